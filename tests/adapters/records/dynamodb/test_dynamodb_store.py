@@ -15,6 +15,7 @@ from botocore.exceptions import ReadTimeoutError
 
 import recollect
 from dynamodb_server import dynamodb
+from recollect.adapters.records.dynamodb.counts import Counts
 from recollect.adapters.records.dynamodb.store import DynamoStore
 from recollect.adapters.records.in_memory import MemoryStore
 from recollect.domain.agents import Agent
@@ -435,14 +436,25 @@ def spoiled(store: DynamoStore, kind: str) -> None:
         item = next(item for item in mine if item["p"].endswith("\x1fmemory"))
         store.dynamo.put_all([{**item, "b": item["b"][:-1] + b"?"}])
     elif kind == "surplus":
+        store.dynamo.put_all([{"p": "acme\x1fi\x1fmemory\x1fkind", "s": "fact\x1fnobody", "d": "nobody"}])
+    elif kind == "first layout":
         store.dynamo.put_all([{"p": "acme\x1fi", "s": "memory\x1fkind\x1ffact\x1fnobody", "d": "nobody"}])
+    elif kind == "facts":
+        item = next(item for item in mine if item["p"].endswith("\x1fmemory\x1fuser_id"))
+        store.dynamo.put_all([{**item, "f": item["f"].replace("hypothesis", "archived")}])
+    elif kind == "counts":
+        item = next(item for item in mine if item["p"].endswith("\x1fh"))
+        store.dynamo.put_all([{**item, "n": Counts().encoded()}])
     else:
         letter = {"entry": "i", "guard": "u", "part": "p", "log": "l"}[kind]
         item = next(item for item in mine if item["p"].split("\x1f")[1] == letter)
         store.dynamo.delete_all([(item["p"], item["s"])])
 
 
-@pytest.mark.parametrize("kind", ["entry", "guard", "surplus", "body", "part", "log"])
+DERIVED = ["entry", "guard", "surplus", "first layout", "facts", "counts"]
+
+
+@pytest.mark.parametrize("kind", [*DERIVED, "body", "part", "log"])
 def test_verify_names_what_is_wrong_and_mend_makes_the_derived_again(
     store: DynamoStore, acme: Scope, kind: str
 ) -> None:
@@ -453,10 +465,11 @@ def test_verify_names_what_is_wrong_and_mend_makes_the_derived_again(
     problems = store.verify()
     assert [problem.organization_id for problem in problems] == ["acme"] * len(problems) != []
     done = store.mend()
-    if kind in ("entry", "guard", "surplus"):
+    if kind in DERIVED:
         assert len(done) == 1
         assert store.verify() == []
         assert ids(store, acme, Query(Memory, (equal("user_id", "ann"),))) == ["fact"]
+        assert store.count(acme, Query(Memory)) == 2
 
 
 # -- through the front door ----------------------------------------------------------------------------------------

@@ -47,6 +47,7 @@ ATTEMPTS = 6
 READ_SECONDS = 20
 THREADS = 8
 KEYS_AT_ONCE, WRITES_AT_ONCE = 100, 25
+MOST_ITEMS = 10_000  # of a page: a megabyte is less
 _BUSY = {
     "ProvisionedThroughputExceededException",
     "ProvisionedThroughputExceeded",
@@ -128,8 +129,12 @@ class DynamoClient:
         *,
         forward: bool = True,
         keys_only: bool = False,
+        first: int | None = None,
     ) -> Iterator[list[Item]]:
-        """The items of a partition in order of their sort keys, page by page of up to a megabyte."""
+        """The items of a partition in order of their sort keys, page by page of up to a megabyte.
+
+        With `first`, the first page has so many items and each that follows twice as many: for who may need no more.
+        """
         request: Item = {
             "TableName": self.table,
             "ConsistentRead": True,
@@ -139,6 +144,8 @@ class DynamoClient:
         }
         if keys_only:
             request["ProjectionExpression"] = "p, s"
+        if first is not None:
+            request["Limit"] = first
         while True:
             with self.translated_errors():
                 answer = self.client.query(**request)
@@ -146,6 +153,8 @@ class DynamoClient:
             if "LastEvaluatedKey" not in answer:
                 return
             request["ExclusiveStartKey"] = answer["LastEvaluatedKey"]
+            if "Limit" in request:
+                request["Limit"] = min(2 * request["Limit"], MOST_ITEMS)
 
     def query(self, partition: str, condition: str = "", values: Item | None = None) -> list[Item]:
         return [item for page in self.pages(partition, condition, values) for item in page]
@@ -207,8 +216,9 @@ class DynamoClient:
     def put(self, item: Item, condition: str | None = None, **values: object) -> Item:
         return {"Put": {"TableName": self.table, "Item": wire(item), **_condition(condition, values)}}
 
-    def delete(self, key: Key) -> Item:
-        return {"Delete": {"TableName": self.table, "Key": wire({"p": key[0], "s": key[1]})}}
+    def delete(self, key: Key, condition: str | None = None, **values: object) -> Item:
+        base = {"TableName": self.table, "Key": wire({"p": key[0], "s": key[1]})}
+        return {"Delete": {**base, **_condition(condition, values)}}
 
     def update(self, key: Key, change: str, condition: str | None = None, **values: object) -> Item:
         base = {"TableName": self.table, "Key": wire({"p": key[0], "s": key[1]}), "UpdateExpression": change}

@@ -2,32 +2,38 @@
 
 A key is (partition, sort). Partitions begin with the tenant, then one letter says what they hold:
 
-    tenant h            h                         the head: seq, incarnation, what is under way
-    tenant r table      id                        the records of one type, or what is left of one deleted for good
-    tenant p            table id generation n     the parts of records too large for one item
-    tenant i            table field value id      index entries: no body, only for finding
-    tenant u            table fields hash         guards of unique keys: whose they are
-    tenant l            seq                       the log: what each transaction changed
-    tenant x            transaction n             staged writes of a large transaction
-    (none) t            tenant                    the tenants
-    (none) s            number                    the migrations that were done
+    tenant h              h                    the head: seq, incarnation, counts, what is under way
+    tenant r table        id                   the records of one type, or what is left of one deleted for good
+    tenant p              table id generation n  the parts of records too large for one item
+    tenant i table field  value id             index entries: for finding, with the facts that filters ask for
+    tenant i table field  value                the same for hashes: one item for all who share the value
+    tenant u table        fields hash          guards of unique keys: whose they are
+    tenant l              seq                  the log: what each transaction changed
+    tenant x              transaction n        staged writes of a large transaction
+    tenant g              segment              where the sealed copy of the search index lies
+    (none) t              tenant               the tenants
+    (none) s              number               the migrations that were done, and the layout
 
-The words are joined by U+001F, which no id may hold. A field gets index entries if it refers to another record or
+This is the second layout. In the first, all entries of a tenant shared the partition `tenant i` and all guards
+`tenant u`, where a remember had most of its writes: a partition takes a thousand units a second.
+
+The words are joined by U+001F, which no id may hold. A field is looked up if it refers to another record or
 leads a declared index or unique key, and is text that is not one of a few fixed words, or a moment that may be empty:
-an entry for every memory under `status` or `priority` would cost a write and narrow nothing.
+an entry for every memory under `status` or `priority` would cost a write and narrow nothing. A field that is unique by
+itself needs no entries, since its guards say whose each value is.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Annotated, Any, Literal, get_args, get_origin
 
 from recollect.adapters.records.common.dialect import moment_text
 from recollect.adapters.records.common.transaction import unique_values
-from recollect.domain.record import ID_LENGTH, Record, Unique
+from recollect.domain.record import ID_LENGTH, RECORDS, Record, Unique
 from recollect.errors import InvalidInput
 from recollect.ports.query import Row
 
@@ -37,6 +43,8 @@ LONGEST_ID = 1000  # of the 1024 bytes that a sort key may have
 LONGEST_WORD = 300
 TENANTS = f"{SEPARATOR}t"
 SCHEMA = f"{SEPARATOR}s"
+COUNTED_BY_TOUCHES = frozenset({"last_accessed"})
+"""Moments that every reading sets: an entry for each would cost more than the reading."""
 
 
 class Keys:
@@ -48,10 +56,10 @@ class Keys:
         self._tenant = organization_id
         self.head: Key = (self._partition("h"), "h")
         self.parts = self._partition("p")
-        self.index = self._partition("i")
-        self.guards = self._partition("u")
         self.log = self._partition("l")
         self.staged = self._partition("x")
+        self.segments = self._partition("g")
+        self.first_layout = (self._partition("i"), self._partition("u"))
 
     def _partition(self, *words: str) -> str:
         return SEPARATOR.join((self._tenant, *words))
@@ -65,38 +73,60 @@ class Keys:
     def part(self, table: str, id: str, generation: str, number: int) -> Key:
         return self.parts, SEPARATOR.join((table, shortened(id, LONGEST_WORD), generation, f"{number:04d}"))
 
-    def entries(self, record: Record, hashes: Mapping[str, object]) -> dict[Key, str]:
-        """The index entries that lead to a record, each with the record's id; `hashes` are its `encrypted_hashes` as
-        they are stored.
-        """
-        return {
-            (self.index, index_word(record.shape.table, field, value) + shortened(record.id, LONGEST_WORD)): record.id
-            for field in indexed_fields(type(record))
-            if (value := hashes.get(field, getattr(record, field))) is not None
-        }
+    def index(self, table: str, field: str) -> str:
+        return self._partition("i", table, field)
+
+    def derived_partitions(self) -> Iterator[str]:
+        """Where entries and guards are, of every type."""
+        for table, record in RECORDS.items():
+            yield from (self.index(table, field) for field in indexed_fields(record) if has_entries(record, field))
+            if record.shape.unique:
+                yield self.guards(table)
+
+    def entries(self, record: Record, hashes: Mapping[str, object]) -> list[Key]:
+        """The index entries that lead to a record alone; `hashes` are its `encrypted_hashes` as they are stored."""
+        found = _looked_up(record, hashes, gathered=False)
+        return [
+            (self.index(record.shape.table, field), index_word(value) + shortened(record.id, LONGEST_WORD))
+            for field, value in found
+        ]
+
+    def gathered(self, record: Record, hashes: Mapping[str, object]) -> list[Key]:
+        """The entries that lead to a record and to all others with the same value."""
+        return [self.gathering(record.shape.table, *one) for one in _looked_up(record, hashes, gathered=True)]
+
+    def gathering(self, table: str, field: str, value: Any) -> Key:
+        return self.index(table, field), index_word(value)
 
     def unique(self, record: Record) -> dict[Key, str]:
         """The guards that a record holds."""
         held = ((key, unique_values(record, key)) for key in record.shape.unique)
         return {self.guard(record.shape.table, key, values): record.id for key, values in held if values is not None}
 
+    def guards(self, table: str) -> str:
+        return self._partition("u", table)
+
     def guard(self, table: str, key: Unique, values: Row) -> Key:
         digest = hashlib.sha256(json.dumps(values, default=moment_text).encode()).hexdigest()
-        return self.guards, SEPARATOR.join((table, "+".join(key.fields), digest))
+        return self.guards(table), SEPARATOR.join(("+".join(key.fields), digest))
 
     def moment_of_log(self, seq: int) -> Key:
         return self.log, f"{seq:020d}"
 
 
-def index_word(table: str, field: str, value: Any) -> str:
+def _looked_up(record: Record, hashes: Mapping[str, object], *, gathered: bool) -> Iterator[tuple[str, Any]]:
+    kind = type(record)
+    for field in indexed_fields(kind):
+        if has_entries(kind, field) and is_gathered(kind, field) == gathered:
+            value = hashes.get(field, getattr(record, field))
+            if value is not None:
+                yield field, value
+
+
+def index_word(value: Any) -> str:
     """How the sort keys of all entries of a value begin."""
     text = value if isinstance(value, str) else moment_text(value)
-    return SEPARATOR.join((table, field, shortened(text, LONGEST_WORD), ""))
-
-
-def field_word(table: str, field: str) -> str:
-    """How the sort keys of all entries of a field begin."""
-    return SEPARATOR.join((table, field, ""))
+    return shortened(text, LONGEST_WORD) + SEPARATOR
 
 
 def shortened(text: str, most: int) -> str:
@@ -117,22 +147,48 @@ def can_be_sent(text: str) -> bool:
 
 @cache
 def indexed_fields(record: type[Record]) -> tuple[str, ...]:
+    """The fields whose values lead to records."""
     shape = record.shape
     leading = [fields[0] for fields in shape.indexes] + [key.fields[0] for key in shape.unique]
     columns = {column.name: column for column in record.columns()}
-    chosen = dict.fromkeys((*shape.references, *leading))
+    chosen = dict.fromkeys((*shape.references, *leading, *passing_moments(record)))
     return tuple(
         name
         for name in chosen
         if name not in ("organization_id", "id")
         and (
-            (columns[name].type == "text" and not _is_enumerated(record.model_fields[name].annotation))
+            (columns[name].type == "text" and not is_enumerated(record, name))
             or (columns[name].type == "moment" and columns[name].nullable)
         )
     )
 
 
-def _is_enumerated(annotation: object) -> bool:
+@cache
+def passing_moments(record: type[Record]) -> tuple[str, ...]:
+    """Moments that may be empty and decide whether a record is shown: few have one, and these are counted one by one."""
+    if record.shape.text is None:
+        return ()
+    moments = (column.name for column in record.columns() if column.type == "moment" and column.nullable)
+    return tuple(name for name in moments if name not in COUNTED_BY_TOUCHES)
+
+
+@cache
+def guarding(record: type[Record], field: str) -> Unique | None:
+    """The unique key that is this field alone."""
+    return next((key for key in record.shape.unique if key.fields == (field,)), None)
+
+
+def has_entries(record: type[Record], field: str) -> bool:
+    return guarding(record, field) is None
+
+
+def is_gathered(record: type[Record], field: str) -> bool:
+    """Whether one item has all who share a value: of hashes, which hardly two share and many are asked for at once."""
+    return field in record.shape.encrypted_hashes
+
+
+def is_enumerated(record: type[Record], name: str) -> bool:
+    annotation: object = record.model_fields[name].annotation
     while get_origin(annotation) is Annotated:
         annotation = get_args(annotation)[0]
     return get_origin(annotation) is Literal

@@ -1,14 +1,16 @@
 """One tenant in the table: its head, its log, and finishing what a dead process left half applied.
 
-The head is one small item: `q` the seq of the last transaction, `i` the tenant's incarnation, and while a large
+The head is one small item: `q` the seq of the last transaction, `i` the tenant's incarnation, `v` the layout of its
+keys, `n` how many records it has (counts.py), and while a large
 transaction is being applied `x` its name (or, while the tenant is being deleted, its name with a mark). A transaction
 commits by moving the head from the seq it was planned on, so the transactions of one tenant happen one after another
 whichever process makes them. Whoever reads a head with something under way finishes it first: its writes are staged
 beside it, and each piece of them is applied only as long as the head still names them, so a process that wakes up
 late can neither undo nor repeat anything.
 
-`c` and `u` are a courtesy: a large transaction that stages its writes asks the small ones to wait until a moment.
-Nothing depends on the clock but who waits.
+`y` and `w` are a courtesy: a large transaction that stages its writes asks the small ones to wait until a moment.
+Nothing depends on the clock but who waits. In the first layout they were called `c` and `u`; they now keep out those
+programs that know no other layout and were running when the tenant was moved: to them it is taken until the year 9999.
 """
 
 from __future__ import annotations
@@ -18,12 +20,13 @@ import json
 import threading
 import time
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from recollect.adapters.records.common.dialect import json_text
 from recollect.adapters.records.dynamodb.client import DynamoClient, TransactionCancelled, TransactionContended, pauses
 from recollect.adapters.records.dynamodb.codec import Item, logged
+from recollect.adapters.records.dynamodb.counts import Counts
 from recollect.adapters.records.dynamodb.keys import SEPARATOR, TENANTS, Key, Keys
 from recollect.domain.record import RECORDS, new_id
 from recollect.errors import StoreBusy
@@ -31,6 +34,9 @@ from recollect.errors import StoreBusy
 MOST_WRITES = 99  # of the 100 that a transaction may have, one is the head
 MOST_BYTES = 3_000_000  # of 4 MB
 STAGE = 300_000
+LAYOUT = 2
+TAKEN: Item = {"c": "layout 2", "u": 253_370_764_800}
+"""What keeps programs of the first layout from writing."""
 ENDING = "!"
 CLAIM_SECONDS = 2  # and a second for each thousand writes: what a dead process keeps others waiting
 Change = tuple[str, str, int, bool]  # table, id, seq, gone
@@ -42,19 +48,33 @@ class LogHead:
     seq: int = 0
     incarnation: str = ""
     under_way: str = ""
-    claimed_until: int = 0
+    layout: int = LAYOUT
+    has_leftovers: bool = False
+    """Entries of the first layout are still to be deleted."""
+    raw_counts: bytes | None = None
 
     @staticmethod
     def of(item: Item | None) -> LogHead:
-        return LogHead(item["q"], item["i"], item.get("x", ""), item.get("u", 0)) if item else LogHead()
+        if item is None:
+            return LogHead(raw_counts=Counts().encoded())
+        layout, leftovers = item.get("v", 1), "o" in item
+        return LogHead(item["q"], item["i"], item.get("x", ""), layout, leftovers, item.get("n"))
+
+    def counts(self) -> Counts | None:
+        """None if they are not known."""
+        return Counts.decoded(self.raw_counts)
 
     def is_at(self, other: LogHead) -> bool:
         return (self.seq, self.incarnation) == (other.seq, other.incarnation)
 
 
 class TenantLog:
-    def __init__(self, dynamo: DynamoClient, organization_id: str) -> None:
+    def __init__(
+        self, dynamo: DynamoClient, organization_id: str, modernize: Callable[[TenantLog, LogHead], None]
+    ) -> None:
+        """`modernize` brings a tenant of an earlier layout to this one, or does the rest of that."""
         self.dynamo = dynamo
+        self._modernize = modernize
         self.id = organization_id
         self.keys = Keys(organization_id)
         self.writing = threading.Lock()
@@ -69,15 +89,21 @@ class TenantLog:
     def head(self) -> LogHead:
         """The head as it is now, with nothing under way."""
         for pause in pauses(20):
-            head = LogHead.of(self.dynamo.get([self.keys.head]).get(self.keys.head))
-            if not head.under_way:
+            head = self.raw_head()
+            if not head.under_way and head.layout == LAYOUT and not head.has_leftovers:
                 self.learn(head)
                 return head
             try:
-                self.finish(head.under_way)
+                if head.under_way:
+                    self.finish(head.under_way)
+                else:
+                    self._modernize(self, head)
             except (TransactionCancelled, TransactionContended):
                 pause()
         raise StoreBusy("a large transaction is still being applied", remedy="try again in a moment")
+
+    def raw_head(self) -> LogHead:
+        return LogHead.of(self.dynamo.get([self.keys.head]).get(self.keys.head))
 
     def learn(self, head: LogHead | None) -> None:
         self._known = head
@@ -93,26 +119,43 @@ class TenantLog:
         key = self.keys.moment_of_log(seq)
         return self.dynamo.get([key]).get(key, {}).get("t") == token
 
-    def condition(self, head: LogHead) -> Item:
-        """What the head must still be for a transaction planned on it."""
-        return {"was": head.seq, "inc": head.incarnation, "now": int(time.time())}
+    def moved(self, head: LogHead, seq: int, counts: bytes | None, *, under_way: str = "", claim: str = "") -> Item:
+        """The write that moves the head, only if it is still as it was: a transaction was planned on that.
 
-    def moved(self, head: LogHead, seq: int, *, also: str = "", **values: object) -> Item:
-        """The write that moves the head; with `also`, it changes more."""
+        A claim only ever keeps others back; its owner names itself.
+        """
+        marks: Item = {"x": under_way} if under_way else {}
+        if counts is not None:
+            marks["n"] = counts
         if not head.incarnation:
-            item = {"p": self.keys.head[0], "s": self.keys.head[1], "q": seq, "i": new_id()}
-            return self.dynamo.put({**item, **({"x": values["x"]} if "x" in values else {})}, "attribute_not_exists(p)")
-        # A claim only ever keeps others back; its owner names itself.
-        given = {"c": "", **self.condition(head), "q": seq, **values}
-        return self.dynamo.update(self.keys.head, f"SET q = :q{also} REMOVE c, u", FREE, **given)
+            item = {"p": self.keys.head[0], "s": self.keys.head[1], "q": seq, "i": new_id(), "v": LAYOUT, **TAKEN}
+            return self.dynamo.put({**item, **marks}, "attribute_not_exists(p)")
+        gone = "y, w" if counts is not None else "y, w, n"
+        change = "".join(f", {name} = :{name}" for name in marks)
+        condition, given = self._unchanged(head, claim)
+        return self.dynamo.update(self.keys.head, f"SET q = :q{change} REMOVE {gone}", condition, q=seq, **marks, **given)
+
+    def recounted(self, head: LogHead, counts: bytes) -> Item:
+        """The write that changes what the head counts and moves nothing."""
+        condition, given = self._unchanged(head, "")
+        return self.dynamo.update(self.keys.head, "SET n = :n", condition, n=counts, **given)
+
+    def _unchanged(self, head: LogHead, claim: str) -> tuple[str, Item]:
+        """The counts are compared, too: touches change them without moving the head."""
+        given = {"was": head.seq, "inc": head.incarnation, "now": int(time.time()), "y": claim, "v": LAYOUT}
+        if head.raw_counts is None:
+            return f"{FREE} AND attribute_not_exists(n)", given
+        return f"{FREE} AND n = :counted", {**given, "counted": head.raw_counts}
 
     # -- large transactions ------------------------------------------------------------------------------------------
 
     def claim(self, head: LogHead, name: str, writes: int) -> None:
         """Ask others to wait while this transaction is staged."""
         if head.incarnation:
-            given = {**self.condition(head), "c": name, "u": int(time.time()) + CLAIM_SECONDS + writes // 1000}
-            self.dynamo.transact([self.dynamo.update(self.keys.head, "SET c = :c, u = :u", FREE, **given)], new_id())
+            condition, given = self._unchanged(head, name)
+            until = int(time.time()) + CLAIM_SECONDS + writes // 1000
+            claimed = self.dynamo.update(self.keys.head, "SET y = :y, w = :w", condition, w=until, **given)
+            self.dynamo.transact([claimed], new_id())
 
     def stage(self, name: str, writes: Iterable[Write]) -> None:
         """Note what is to be written, beside the tenant's data, where no reader looks."""
@@ -156,7 +199,8 @@ class TenantLog:
     def _end(self, name: str) -> None:
         """Delete every item of the tenant, the head last."""
         partitions = [self.keys.records(table) for table in RECORDS]
-        rest = [self.keys.parts, self.keys.index, self.keys.guards, self.keys.log, self.keys.staged]
+        rest = [*self.keys.derived_partitions(), *self.keys.first_layout]
+        rest += [self.keys.parts, self.keys.log, self.keys.staged, self.keys.segments]
         for partition in (*partitions, *rest):
             for page in self.dynamo.pages(partition, keys_only=True):
                 keys: list[Write] = [((item["p"], item["s"]), None) for item in page]
@@ -166,7 +210,10 @@ class TenantLog:
         self.dynamo.transact([last, self.dynamo.delete((TENANTS, self.id))], new_id())
 
 
-FREE = "q = :was AND i = :inc AND attribute_not_exists(x) AND (attribute_not_exists(u) OR u < :now OR c = :c)"
+FREE = (
+    "q = :was AND i = :inc AND v = :v AND attribute_not_exists(x)"
+    " AND (attribute_not_exists(w) OR w < :now OR y = :y)"
+)
 
 
 def grouped(writes: Iterable[Write]) -> Iterator[list[Write]]:

@@ -16,8 +16,10 @@ from recollect.adapters.records.common.record_tables import dangling
 from recollect.adapters.records.dynamodb import codec as items_of
 from recollect.adapters.records.dynamodb.client import DynamoClient, TransactionCancelled, TransactionContended, pauses
 from recollect.adapters.records.dynamodb.codec import Item, StoredRecord
+from recollect.adapters.records.dynamodb.counts import Counts, counts_of
 from recollect.adapters.records.dynamodb.keys import SCHEMA, SEPARATOR, TENANTS, Key
-from recollect.adapters.records.dynamodb.log import TenantLog
+from recollect.adapters.records.dynamodb.log import LAYOUT, MOST_WRITES, TAKEN, LogHead, TenantLog
+from recollect.adapters.records.dynamodb.transaction import derived
 from recollect.domain.record import RECORDS, Record, new_id
 from recollect.domain.tenancy import Organization
 from recollect.errors import DamagedData, NotARecollectStore, StoreBusy, Unavailable, Unsupported, WrongKey
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 
 _KEYS = [{"AttributeName": "p", "KeyType": "HASH"}, {"AttributeName": "s", "KeyType": "RANGE"}]
 _TYPES = [{"AttributeName": name, "AttributeType": "S"} for name in ("p", "s")]
+_LAYOUTS = 9000  # the numbers of layouts among those of the migrations: a program that knows none refuses the table
 _NOT_OFFERED = ("UnknownOperationException", "ValidationException", "AccessDeniedException", "InvalidAction")
 
 
@@ -35,16 +38,28 @@ def migrate(store: DynamoStore) -> list[str]:
     """The table, if it is not there; the index entries that a newer program wants; what was left half deleted."""
     dynamo = store.dynamo
     _ensure_table(dynamo)
-    done = {int(item["s"]): item["c"] for item in dynamo.query(SCHEMA)}
+    done, layout = _recorded(dynamo)
     missing = [one for one in migrations.migrations() if migrations.pending(one, done, dynamo.label)]
     if missing and done:
         _refuse_taken_twice(store, missing)
+    if layout != LAYOUT:  # first, so that programs which know it not are refused from now on
+        dynamo.put_all([{"p": SCHEMA, "s": f"{_LAYOUTS + LAYOUT}", "c": "", "n": f"layout {LAYOUT}"}])
+    if missing and done:
         mend(store)  # entries and guards follow from the declarations; fields that came later have their defaults
     dynamo.put_all({"p": SCHEMA, "s": f"{one.number:04d}", "c": one.checksum, "n": one.name} for one in missing)
     for item in dynamo.query(TENANTS):
         if item.get("x"):
             store.tenant(item["s"]).head()
     return [one.name for one in missing]
+
+
+def _recorded(dynamo: DynamoClient) -> tuple[dict[int, str], int]:
+    """The migrations that were done, and the layout of the table; a layout that is not known is a newer migration."""
+    found = {int(item["s"]): item["c"] for item in dynamo.query(SCHEMA)}
+    layouts = [number for number in found if _LAYOUTS < number <= _LAYOUTS + LAYOUT]
+    for number in layouts:
+        del found[number]
+    return found, max(layouts, default=_LAYOUTS + 1) - _LAYOUTS
 
 
 def _refuse_taken_twice(store: DynamoStore, missing: Sequence[migrations.Migration]) -> None:
@@ -58,7 +73,7 @@ def _refuse_taken_twice(store: DynamoStore, missing: Sequence[migrations.Migrati
         for record in (one.record for one in stored if one.record is not None):
             for key in tenant.keys.unique(record):
                 if held.setdefault(key, record.id) != record.id:
-                    table, fields, _ = key[1].split(SEPARATOR)
+                    table, fields = key[0].split(SEPARATOR)[-1], key[1].split(SEPARATOR)[0]
                     raise taken_twice({"table": table, "unique": {"fields": fields.split("+")}}, store.dynamo.label)
 
 
@@ -70,7 +85,7 @@ def examine(address: str) -> str:
         if table is None:
             return "the table will be made when it is first used"
         _check_keys(dynamo, table)
-        done = {int(item["s"]): item["c"] for item in dynamo.query(SCHEMA)}
+        done, _ = _recorded(dynamo)
         return f"the table is {table['TableStatus'].lower()}; {migrations.outstanding(done, dynamo.label)}"
     finally:
         dynamo.close()
@@ -147,7 +162,7 @@ class TenantItems:
     head: Item | None = None
     records: dict[tuple[str, str], Item] = field(default_factory=dict)
     parts: dict[Key, bytes] = field(default_factory=dict)
-    derived: dict[Key, str] = field(default_factory=dict)
+    derived: dict[Key, Item] = field(default_factory=dict)
     logged: dict[tuple[str, str], int] = field(default_factory=dict)
     staged: list[Key] = field(default_factory=list)
 
@@ -160,7 +175,7 @@ class TenantItems:
         elif kind == "p":
             self.parts[key] = item["b"]
         elif kind in "iu":
-            self.derived[key] = item["d"]
+            self.derived[key] = {name: value for name, value in item.items() if name not in "ps"}
         elif kind == "x":
             self.staged.append(key)
         elif kind == "l":
@@ -236,6 +251,7 @@ def _check(store: DynamoStore, tenant_id: str, found: TenantItems, is_listed: bo
         for name in dangling(record, lambda to, id: (to, id) in living):
             yield Problem(f"its {name} points at nothing", record.shape.table, record.id, tenant_id)
     yield from _check_derived(tenant, read, found)
+    yield from _check_counts(tenant, read, found)
     for _, sort in found.parts.keys() - used:
         yield Problem("a part that belongs to no record", sort.split(SEPARATOR)[0], organization_id=tenant_id)
 
@@ -250,22 +266,47 @@ def _read(store: DynamoStore, tenant: TenantLog, table: str, item: Item, found: 
 
 
 def _check_derived(tenant: TenantLog, records: Iterable[StoredRecord], found: TenantItems) -> Iterator[Problem]:
-    wanted = wanted_keys(tenant, records)
-    for key, id in wanted.items():
-        if found.derived.get(key) != id:
-            table, name = key[1].split(SEPARATOR)[:2]
-            yield Problem(f"its index entry for {name} is missing", table, id, tenant.id, "index")
+    wanted = wanted_items(tenant, records)
+    for key, item in wanted.items():
+        if key not in found.derived:
+            yield Problem(f"its index entry for {_named(key)[1]} is missing", _named(key)[0], item["d"], tenant.id, "index")
+        elif found.derived[key] != item:
+            yield Problem(f"its index entry for {_named(key)[1]} is wrong", _named(key)[0], item["d"], tenant.id, "index")
     for key in found.derived.keys() - wanted.keys():
-        table, name = key[1].split(SEPARATOR)[:2]
-        yield Problem(f"an index entry for {name} that leads nowhere", table, found.derived[key], tenant.id, "index")
+        (table, name), id = _named(key), found.derived[key]["d"]
+        yield Problem(f"an index entry for {name} that leads nowhere", table, id, tenant.id, "index")
 
 
-def wanted_keys(tenant: TenantLog, records: Iterable[StoredRecord]) -> dict[Key, str]:
-    wanted: dict[Key, str] = {}
+def _named(key: Key) -> tuple[str, str]:
+    """The table and the field, or the fields of a unique key, that an entry or a guard is about."""
+    _, kind, *words = key[0].split(SEPARATOR)
+    first, _, rest = key[1].partition(SEPARATOR)
+    if len(words) == 2:
+        return words[0], words[1]
+    return (words[0], first) if words else (first, rest.partition(SEPARATOR)[0])
+
+
+def _check_counts(tenant: TenantLog, records: Iterable[StoredRecord], found: TenantItems) -> Iterator[Problem]:
+    kept = Counts.decoded(found.head.get("n")) if found.head else None
+    if kept is not None and kept != _recounted(records):
+        yield Problem("the numbers of its records are counted wrong", "organization", tenant.id, tenant.id, "index")
+
+
+def _recounted(records: Iterable[StoredRecord]) -> Counts:
+    return counts_of(one.record for one in records if one.record is not None)
+
+
+def wanted_items(tenant: TenantLog, records: Iterable[StoredRecord]) -> dict[Key, Item]:
+    """The entries and guards that these records should have."""
+    wanted: dict[Key, Item] = {}
+    sharing: dict[Key, set[str]] = {}
     for stored in records:
         if stored.record is not None:
-            wanted |= tenant.keys.entries(stored.record, stored.hashes) | tenant.keys.unique(stored.record)
-    return wanted
+            made = derived(tenant, stored.record, stored.hashes)
+            wanted |= {key: item for key, item in made.items() if key[0] != TENANTS}
+            for key in tenant.keys.gathered(stored.record, stored.hashes):
+                sharing.setdefault(key, set()).add(stored.record.id)
+    return wanted | {key: {"d": SEPARATOR.join(sorted(ids))} for key, ids in sharing.items()}
 
 
 def mend(store: DynamoStore) -> list[str]:
@@ -284,32 +325,71 @@ def _mended(store: DynamoStore, tenant: TenantLog) -> int:
     """Only while the head stands still, so that no newer entry is lost."""
     for pause in pauses(40):
         head = tenant.head()
-        found = _of_tenant(store.dynamo, tenant)
-        used: set[Key] = set()
-        read: list[StoredRecord] = []
-        for (table, _), item in found.records.items():
-            used.update(items_of.part_keys(tenant.keys, table, item))
-            read.append(_readable(store, tenant, table, item, found))
-        wanted = wanted_keys(tenant, read)
-        listed = (TENANTS, tenant.id)
-        if any(isinstance(one.record, Organization) and one.record.id == tenant.id for one in read):
-            wanted[listed] = tenant.id
-        has = {**found.derived, **({listed: tenant.id} if listed in store.dynamo.get([listed]) else {})}
-        writes: list[Item] = [
-            store.dynamo.put({"p": p, "s": s, "d": id}) for (p, s), id in wanted.items() if has.get((p, s)) != id
-        ]
-        surplus = [*(has.keys() - wanted.keys()), *(found.parts.keys() - used), *found.staged]
-        writes += [store.dynamo.delete(key) for key in surplus]
+        writes, counts = _mending(store, tenant, _of_tenant(store.dynamo, tenant))
         fence = store.dynamo.check(tenant.keys.head, "q = :q AND attribute_not_exists(x)", q=head.seq)
         if not head.incarnation:
             fence = store.dynamo.check(tenant.keys.head, "attribute_not_exists(p)")
+        raw = counts.encoded()
         try:
-            for start in range(0, len(writes), 99):
-                store.dynamo.transact([fence, *writes[start : start + 99]], new_id())
+            _write_fenced(store.dynamo, fence, writes)
+            if head.incarnation and raw is not None and head.counts() != counts:
+                store.dynamo.transact([tenant.recounted(head, raw)], new_id())
+                tenant.learn(None)
+                return len(writes) + 1
             return len(writes)
         except (TransactionCancelled, TransactionContended):
             pause()
     raise StoreBusy("the table is being written to all the time", remedy="mend when it is quieter")
+
+
+def _mending(store: DynamoStore, tenant: TenantLog, found: TenantItems) -> tuple[list[Item], Counts]:
+    """The writes that put entries, guards, parts and staged writes right, and what the head should count."""
+    used: set[Key] = set()
+    read: list[StoredRecord] = []
+    for (table, _), item in found.records.items():
+        used.update(items_of.part_keys(tenant.keys, table, item))
+        read.append(_readable(store, tenant, table, item, found))
+    wanted = wanted_items(tenant, read)
+    listed = (TENANTS, tenant.id)
+    if any(isinstance(one.record, Organization) and one.record.id == tenant.id for one in read):
+        wanted[listed] = {"d": tenant.id}
+    has = {**found.derived, **({listed: {"d": tenant.id}} if listed in store.dynamo.get([listed]) else {})}
+    writes: list[Item] = [
+        store.dynamo.put({"p": key[0], "s": key[1], **item}) for key, item in wanted.items() if has.get(key) != item
+    ]
+    surplus = [*(has.keys() - wanted.keys()), *(found.parts.keys() - used), *found.staged]
+    return writes + [store.dynamo.delete(key) for key in surplus], _recounted(read)
+
+
+def _write_fenced(dynamo: DynamoClient, fence: Item, writes: Sequence[Item]) -> None:
+    for start in range(0, len(writes), MOST_WRITES):
+        dynamo.transact([fence, *writes[start : start + MOST_WRITES]], new_id())
+
+
+def modernize(store: DynamoStore, tenant: TenantLog, head: LogHead) -> None:
+    """Bring a tenant of the first layout to this one: entries and guards are made again from its records, which stay
+    where they are.
+
+    Killed at any moment, it is begun again by whoever comes next. First the head is taken, by which programs of the
+    first layout write no more; the new entries are written beside the old ones, where nobody looks yet; one write to
+    the head makes them count; then the old ones go. Raises TransactionCancelled if another process was faster.
+    """
+    dynamo, keys = store.dynamo, tenant.keys
+    if head.layout < LAYOUT:
+        is_first = "i = :i AND attribute_not_exists(v) AND attribute_not_exists(x)"
+        taken = dynamo.update(keys.head, "SET c = :c, u = :u", is_first, i=head.incarnation, **TAKEN)
+        dynamo.transact([taken], new_id())
+        writes, counts = _mending(store, tenant, _of_tenant(dynamo, tenant, with_first_layout=False))
+        _write_fenced(dynamo, dynamo.check(keys.head, is_first, i=head.incarnation), writes)
+        marks: Item = {"v": LAYOUT, "o": 1}
+        if (raw := counts.encoded()) is not None:
+            marks["n"] = raw
+        change = "SET " + ", ".join(f"{name} = :{name}" for name in marks)
+        dynamo.transact([dynamo.update(keys.head, change, is_first, i=head.incarnation, **marks)], new_id())
+    for partition in keys.first_layout:
+        for page in dynamo.pages(partition, keys_only=True):
+            dynamo.delete_all([(item["p"], item["s"]) for item in page])
+    dynamo.transact([dynamo.update(keys.head, "REMOVE o", "attribute_exists(p)")], new_id())
 
 
 def _readable(store: DynamoStore, tenant: TenantLog, table: str, item: Item, found: TenantItems) -> StoredRecord:
@@ -320,18 +400,13 @@ def _readable(store: DynamoStore, tenant: TenantLog, table: str, item: Item, fou
         return StoredRecord(None, item["q"])
 
 
-def _of_tenant(dynamo: DynamoClient, tenant: TenantLog) -> TenantItems:
+def _of_tenant(dynamo: DynamoClient, tenant: TenantLog, *, with_first_layout: bool = True) -> TenantItems:
     found = TenantItems()
     keys = tenant.keys
-    parts: list[tuple[str, list[str], str]] = [
-        ("p", [], keys.parts),
-        ("i", [], keys.index),
-        ("u", [], keys.guards),
-        ("x", [], keys.staged),
-        ("l", [], keys.log),
-        ("h", [], keys.head[0]),
-    ]
-    for kind, words, partition in (*parts, *(("r", [table], keys.records(table)) for table in RECORDS)):
-        for item in dynamo.query(partition):
+    partitions = [keys.parts, keys.staged, keys.log, keys.head[0], *keys.derived_partitions()]
+    partitions += [*(keys.records(table) for table in RECORDS), *(keys.first_layout if with_first_layout else ())]
+    for items in dynamo.at_once(dynamo.query, partitions):
+        for item in items:
+            _, kind, *words = item["p"].split(SEPARATOR)
             found.take(kind, words, item)
     return found

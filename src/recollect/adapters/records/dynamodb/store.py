@@ -20,6 +20,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -106,7 +107,7 @@ class DynamoStore:
     def count(self, scope: Scope, query: Query[Record]) -> int:
         check_filters(query.record, query.where)
         view = self._view(scope)
-        return len(view.settled(lambda: view.passing(query)))
+        return view.settled(lambda: view.counted(query))
 
     def count_by(self, scope: Scope, query: Query[Record], by: Sequence[str | Spans]) -> dict[Row, int]:
         check_filters(query.record, query.where)
@@ -193,7 +194,8 @@ class DynamoStore:
         with self._lock:
             found = self._tenants.get(organization_id)
             if found is None:
-                found = self._tenants[organization_id] = TenantLog(self.dynamo, organization_id)
+                modernize = partial(upkeep.modernize, self)
+                found = self._tenants[organization_id] = TenantLog(self.dynamo, organization_id, modernize)
             return found
 
     def codec(self, record: type[Record]) -> Codec:

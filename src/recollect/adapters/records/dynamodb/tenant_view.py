@@ -4,16 +4,18 @@ Every read is consistent, but two reads are of two moments. So a view remembers 
 read; when the work is done it looks at the head again. Had nothing been committed in between, all that was read is of
 one moment. If something was, the log says which records changed: just these are read again, and the work is repeated
 on what is known. Nothing rests on an index that could lag behind: index entries are written in the transaction of
-their record, and only lead to candidates, which are then held against the filters themselves.
+their record, and only lead to candidates, which are then held against the filters themselves; an entry also carries
+the facts that most filters ask for (facts.py), so that what does not pass is mostly not read.
 
 How a query finds its candidates, the first that applies: the ids it names; index entries of the values it names; the
-records that a Linked filter leads to; a range of moments; all records of the type, page by page in order of id.
+records that a Linked filter leads to; a range of moments; all records of the type, page by page in order of id. A page
+in order of id reads only as far as it is long. A count is looked up on the head, and otherwise made from facts.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from typing import Any, TypeVar
@@ -22,13 +24,23 @@ from recollect.adapters.records.common.checks import check_query
 from recollect.adapters.records.common.codec import Codec
 from recollect.adapters.records.common.in_python_queries import LIVING, fits, in_order, is_beyond, leading_to, once
 from recollect.adapters.records.dynamodb import codec as items_of
-from recollect.adapters.records.dynamodb.client import pauses
+from recollect.adapters.records.dynamodb.client import KEYS_AT_ONCE, pauses
 from recollect.adapters.records.dynamodb.codec import Item, StoredRecord
-from recollect.adapters.records.dynamodb.keys import Key, field_word, index_word, indexed_fields
+from recollect.adapters.records.dynamodb.facts import Known, group_of, known_by_facts, known_by_group
+from recollect.adapters.records.dynamodb.keys import (
+    LONGEST_WORD,
+    SEPARATOR,
+    Key,
+    guarding,
+    index_word,
+    indexed_fields,
+    is_gathered,
+    shortened,
+)
 from recollect.adapters.records.dynamodb.log import LogHead, TenantLog
 from recollect.domain.record import RECORDS, Record
 from recollect.errors import DamagedData, RecollectError, StoreBusy
-from recollect.ports.query import AnyOf, Compare, Filter, Linked, OneOf, Query
+from recollect.ports.query import Compare, Filter, Linked, OneOf, Query
 
 R = TypeVar("R", bound=Record)
 T = TypeVar("T")
@@ -53,7 +65,10 @@ class TenantView:
         self._items: dict[Name, StoredRecord | None] = {}
         self._found: dict[Hashable, list[str]] = {}
         self._scans: dict[Hashable, _Scan] = {}
+        self._walks: dict[Hashable, _EntryWalk] = {}
         self._moved: dict[str, set[str]] = {}
+        self._facts: dict[Name, str] = {}
+        self._sharing: dict[Key, str] = {}
 
     # -- one moment --------------------------------------------------------------------------------------------------
 
@@ -74,9 +89,10 @@ class TenantView:
     def is_still(self) -> bool:
         """Whether all that was read is of the head's moment; if not, what changed since is read again."""
         head = self._tenant.head()
-        if head.is_at(self.head):
-            return True
         before, self.head = self.head, head
+        if head.is_at(before):
+            return True
+        self._sharing.clear()
         changed = list(islice(self._tenant.log_after(before.seq), MOST_PATCHES + 1))
         if head.incarnation != before.incarnation or len(changed) > MOST_PATCHES:
             self._forget()
@@ -88,12 +104,14 @@ class TenantView:
     def is_final(self) -> bool:
         """After an error: whether it is about one moment, or came of reading two."""
         self._scans.clear()  # the error may have cut one short
+        self._walks.clear()
         return self.is_still()
 
     def refresh(self, names: Sequence[Name]) -> None:
         """Read these again: they changed, or were touched."""
         for table, id in names:
             self._items.pop((table, id), None)
+            self._facts.pop((table, id), None)
             self._moved.setdefault(table, set()).add(id)
 
     def alone(self, table: str, id: str) -> Record | None:
@@ -166,20 +184,71 @@ class TenantView:
 
     def matching(self, query: Query[R]) -> list[R]:
         check_query(query)
-        if _by_id_alone(query):
+        if query.limit and query.ordering()[0].field == "id":
             page = self._in_order_of_id(query)
             if page is not None:
                 return page
         return in_order(self.passing(query), query)
 
+    def counted(self, query: Query[Record]) -> int:
+        """How many pass the filters: as the head counts them, or by the facts of entries; the rest is read."""
+        kept = self._kept_count(query)
+        if kept is not None:
+            return kept
+        ids = self._named(query.record, query.where)
+        return len(self.passing(query)) if ids is None else self._count_among(query, ids)
+
+    def _kept_count(self, query: Query[Record]) -> int | None:
+        """None where the head does not tell enough."""
+        counts = self.head.counts()
+        if counts is None or self.written(query.record.shape.table):
+            return None
+        total, open_groups = 0, {}
+        for group, count in counts.of(query.record).items():
+            known = known_by_group(query.record, group)
+            verdict = _verdict(known, query)
+            total += count if verdict else 0
+            if verdict is None:
+                open_groups[group] = known
+        if any(not known.is_set for known in open_groups.values()):
+            return None
+        return total + (self._count_one_by_one(query, open_groups) if open_groups else 0)
+
+    def _count_one_by_one(self, query: Query[Record], groups: Mapping[str, Known]) -> int:
+        """Of groups that a filter does not decide as a whole: each has a moment that few have, which leads to them."""
+        fields = {min(known.is_set) for known in groups.values()}
+        ids = [id for field in fields for id in self._in_span(query.record.shape.table, field, "", LAST)]
+        return self._count_among(query, ids, lambda one: group_of(one) in groups)
+
+    def _count_among(
+        self, query: Query[R], ids: Collection[str], also: Callable[[Record], bool] = lambda one: True
+    ) -> int:
+        """Of these candidates and what changed since they were read; those whose facts do not tell are read."""
+        table = query.record.shape.table
+        newer = {*self._moved.get(table, ()), *self.written(table)}
+        total, unclear = 0, list(newer)
+        for id in dict.fromkeys(ids):
+            if id not in newer:
+                known = self._known(query.record, id)
+                verdict = _verdict(known, query) if known else None
+                total += bool(verdict and known and also(known.known))
+                unclear += [id] if verdict is None else []
+        return total + sum(also(one) for one in self._filtered(query, self._records(query.record, unclear)))
+
+    def _known(self, record: type[Record], id: str) -> Known | None:
+        return known_by_facts(record, self._facts.get((record.shape.table, id)))
+
     def passing(self, query: Query[R]) -> list[R]:
         """All that pass the filters, in no order."""
-        candidates = self._candidates(query.record, query.where)
-        linked = once(partial(self._linked, candidates))
+        candidates = self._candidates(query)
+        return self._filtered(query, candidates, self._all(query.record))
+
+    def _filtered(self, query: Query[R], few: list[R] | None, many: Iterable[R] = ()) -> list[R]:
+        linked = once(partial(self._linked, few))
         wanted = LIVING[query.deleted]
         return [
             record
-            for record in (self._all(query.record) if candidates is None else candidates)
+            for record in (many if few is None else few)
             if record.is_deleted in wanted and all(fits(record, one, linked) for one in query.where)
         ]
 
@@ -189,13 +258,19 @@ class TenantView:
         more = () if wanted is None else (OneOf(given.field, tuple(sorted(wanted))),)
         return {getattr(link, given.field) for link in self.passing(leading_to(given, *more))}
 
-    def _candidates(self, record: type[R], where: Sequence[Filter]) -> list[R] | None:
+    def _candidates(self, query: Query[R]) -> list[R] | None:
         """A few records among which all that pass must be; None when only reading all will do."""
-        ids = self._named(record, where)
+        ids = self._named(query.record, query.where)
         if ids is None:
             return None
-        table = record.shape.table
-        return self._records(record, dict.fromkeys([*ids, *self._moved.get(table, ()), *self.written(table)]))
+        table = query.record.shape.table
+        newer = {*self._moved.get(table, ()), *self.written(table)}
+        hopeful = [id for id in ids if id in newer or self._may_pass(query, id)]
+        return self._records(query.record, dict.fromkeys([*hopeful, *newer]))
+
+    def _may_pass(self, query: Query[Record], id: str) -> bool:
+        known = self._known(query.record, id)
+        return known is None or _verdict(known, query) is not False
 
     def _records(self, record: type[R], ids: Iterable[str]) -> list[R]:
         table = record.shape.table
@@ -223,50 +298,91 @@ class TenantView:
 
     def _looked_up(self, table: str, field: str, values: Collection[str]) -> list[str]:
         unknown = [(table, field, value) for value in values if (table, field, value) not in self._found]
-        if len(unknown) > MOST_LOOKUPS:
+        if len(unknown) > MOST_LOOKUPS and not _is_gettable(table, field):
             return self._looked_up_together(table, field, values)
         self.look_up(unknown)
         return [id for value in values for id in self._found[(table, field, value)]]
 
     def look_up(self, paths: Sequence[Path]) -> None:
-        """The index entries of several (table, field, value), asked for side by side."""
+        """Who has these (table, field, value): those with a key of their own by the hundred, others side by side."""
         unknown = [path for path in paths if path not in self._found]
-        query, partition = self._tenant.dynamo.query, self._tenant.keys.index
+        self._get_holders([path for path in unknown if _is_gettable(*path[:2])])
+        listed = [path for path in unknown if not _is_gettable(*path[:2])]
+        for path, ids in zip(listed, self._tenant.dynamo.at_once(self._listed, listed), strict=True):
+            self._found[path] = ids
 
-        def one(path: Path) -> list[Item]:
-            words = self._words(*path[:2], [path[2]])
-            return [item for word in words for item in query(partition, "begins_with(s, :s)", {":s": word})]
+    def _listed(self, path: Path) -> list[str]:
+        table, field, value = path
+        partition = self._tenant.keys.index(table, field)
+        pages = (
+            self._tenant.dynamo.query(partition, "begins_with(s, :s)", {":s": word})
+            for word in self._words(table, field, [value])
+        )
+        return self._ids_of(table, [item for page in pages for item in page])
 
-        for path, entries in zip(unknown, self._tenant.dynamo.at_once(one, unknown), strict=True):
-            self._found[path] = [entry["d"] for entry in entries]
+    def _get_holders(self, paths: Sequence[Path]) -> None:
+        wanted = {path: self._holder_keys(*path) for path in paths}
+        held = self.holders_of({key for keys in wanted.values() for key in keys})
+        for path, keys in wanted.items():
+            self._found[path] = [id for key in keys for id in sorted(held[key])]
+
+    def holders_of(self, keys: Collection[Key]) -> dict[Key, set[str]]:
+        """Who is named by guards and by entries that several share, as they are now."""
+        unread = [key for key in keys if key not in self._sharing]
+        if unread:
+            read = self._tenant.dynamo.get(unread)
+            self._sharing |= {key: read[key]["d"] if key in read else "" for key in unread}
+        return {key: set(filter(None, self._sharing[key].split(SEPARATOR))) for key in keys}
+
+    def _holder_keys(self, table: str, field: str, value: str) -> list[Key]:
+        """The items that say who has a value, in whichever form it is stored."""
+        keys, record = self._tenant.keys, RECORDS[table]
+        unique = guarding(record, field)
+        if unique is not None:
+            return [keys.guard(table, unique, (value,))]
+        return [keys.gathering(table, field, form) for form in self._forms(table, field, value)]
+
+    def _forms(self, table: str, field: str, value: str) -> list[object]:
+        return self._codec(RECORDS[table]).forms(self._tenant.id, field, value)
 
     def _words(self, table: str, field: str, values: Iterable[str]) -> list[str]:
         """How the index entries of these values begin, in whichever form they are stored."""
-        forms = self._codec(RECORDS[table]).forms
-        return [index_word(table, field, form) for value in values for form in forms(self._tenant.id, field, value)]
+        return [index_word(form) for value in values for form in self._forms(table, field, value)]
+
+    def _ids_of(self, table: str, entries: Iterable[Item]) -> list[str]:
+        """Where some index entries lead; their facts are noted, as long as nothing changed since."""
+        moved, ids = self._moved.get(table, ()), []
+        for entry in entries:
+            ids.append(entry["d"])
+            if "f" in entry and entry["d"] not in moved:
+                self._facts[(table, entry["d"])] = entry["f"]
+        return ids
 
     def _looked_up_together(self, table: str, field: str, values: Collection[str]) -> list[str]:
         words = sorted(self._words(table, field, values))
         wanted = set(words)
         path = (table, field, words[0], words[-1])
         if path not in self._found:
-            entries = self._tenant.dynamo.query(
-                self._tenant.keys.index, "s BETWEEN :a AND :b", {":a": words[0], ":b": words[-1] + LAST}
-            )
-            self._found[path] = [entry["d"] for entry in entries if _word(entry["s"]) in wanted]
+            entries = self._entries_between(table, field, words[0], words[-1] + LAST)
+            self._found[path] = self._ids_of(table, (entry for entry in entries if _word(entry["s"]) in wanted))
         return self._found[path]
+
+    def _entries_between(self, table: str, field: str, low: str, high: str) -> list[Item]:
+        partition = self._tenant.keys.index(table, field)
+        condition = "s BETWEEN :a AND :b" if low else "s <= :b"
+        return self._tenant.dynamo.query(partition, condition, {":b": high, **({":a": low} if low else {})})
 
     def _in_range(self, table: str, given: Compare) -> list[str] | None:
         if given.value is None:
             return []
-        field, mark = field_word(table, given.field), index_word(table, given.field, given.value)
-        low, high = (mark, field + LAST) if given.operator in (">", ">=") else (field, mark + LAST)
-        if given.operator == "=":
-            low = mark
-        path = (table, given.field, low, high)
+        mark = index_word(given.value)
+        low, high = (mark, LAST) if given.operator in (">", ">=") else ("", mark + LAST)
+        return self._in_span(table, given.field, mark if given.operator == "=" else low, high)
+
+    def _in_span(self, table: str, field: str, low: str, high: str) -> list[str]:
+        path = (table, field, low, high)
         if path not in self._found:
-            entries = self._tenant.dynamo.query(self._tenant.keys.index, "s BETWEEN :a AND :b", {":a": low, ":b": high})
-            self._found[path] = [entry["d"] for entry in entries]
+            self._found[path] = self._ids_of(table, self._entries_between(table, field, low, high))
         return self._found[path]
 
     # -- all records of a type ---------------------------------------------------------------------------------------
@@ -281,7 +397,12 @@ class TenantView:
     def _in_order_of_id(self, query: Query[R]) -> list[R] | None:
         """One page without reading the rest; None if ids are so long that their keys are not in order."""
         down, start = query.ordering()[0].descending, query.start()
-        scan = self._scan(query.record.shape.table, not down, start[0] if start else None)
+        walk = self._walk_of_entries(query, down, start[0] if start else None)
+        ids = walk.ids() if walk is not None else self._named(query.record, query.where)
+        if ids is not None:
+            page = self._page_of(query, self._in_turn(query, ids if walk is not None else sorted(ids, reverse=down)))
+            return None if walk is not None and walk.has_shortened else page
+        scan = self._scan(query.record.shape.table, not down, start[0] if start else None, query.limit)
         wanted, page = LIVING[query.deleted], []
         linked = once(partial(self._linked, None))
         for record in self._walk(query.record, scan, down=down):
@@ -293,10 +414,55 @@ class TenantView:
                     break
         return None if scan.has_shortened else page
 
-    def _scan(self, table: str, forward: bool, start: str | None) -> _Scan:
+    def _page_of(self, query: Query[R], ids: Iterator[str]) -> list[R]:
+        """As many of these as pass and are asked for, read a few at a time."""
+        page: list[R] = []
+        limit, start = query.limit or 0, query.start()
+        size = limit
+        while len(page) < limit:
+            some = list(islice(ids, max(size, limit - len(page))))
+            if not some:
+                break
+            read = self._records(query.record, some)
+            beyond = read if start is None else [one for one in read if is_beyond(one, query, start)]
+            page += self._filtered(query, beyond)
+            size = min(2 * size, KEYS_AT_ONCE)
+        return page[:limit]
+
+    def _in_turn(self, query: Query[Record], ids: Iterable[str]) -> Iterator[str]:
+        """The ids of all that may pass, in order, with what changed since they were found."""
+        down, table = query.ordering()[0].descending, query.record.shape.table
+        newer = {*self._moved.get(table, ()), *self.written(table)}
+        older = (id for id in ids if id not in newer and self._may_pass(query, id))
+        return iter(heapq.merge(older, sorted(newer, reverse=down), reverse=down))
+
+    def _walk_of_entries(self, query: Query[R], down: bool, start: str | None) -> _EntryWalk | None:
+        """Along the entries of the one value that a filter names; None if none does."""
+        table, named = query.record.shape.table, _single_values(query)
+        if not named or any(values_of(one, "id") is not None for one in query.where):
+            return None
+        if start and shortened(start, LONGEST_WORD) != start:
+            return None
+        field, value = named[0]
+        words = self._words(table, field, [value])
+        if _is_gettable(table, field) or len(words) != 1 or (table, field, value) in self._found:
+            return None
+        path = (table, field, value, down, start)
+        if path not in self._walks:
+            span = (words[0] + start, words[0] + LAST) if start else (words[0], words[0] + LAST)
+            if start and down:
+                span = words[0], words[0] + start
+            pages = self._tenant.dynamo.pages(
+                self._tenant.keys.index(table, field), "s BETWEEN :a AND :b", {":a": span[0], ":b": span[1]},
+                forward=not down, first=(query.limit or 0) + 1,
+            )  # fmt: skip
+            self._walks[path] = _EntryWalk(pages, partial(self._ids_of, table))
+        return self._walks[path]
+
+    def _scan(self, table: str, forward: bool, start: str | None, limit: int | None = None) -> _Scan:
         path = (table, forward, start)
         if path not in self._scans:
-            self._scans[path] = _Scan(self, self._tenant, table, forward, start)
+            self._scans[path] = _Scan(self, self._tenant, table, forward, start, limit)
         return self._scans[path]
 
     def _walk(self, record: type[R], scan: _Scan, *, down: bool = False) -> Iterator[R]:
@@ -311,7 +477,9 @@ class TenantView:
 class _Scan:
     """The records of one type as they come, page by page; what was read is kept for the next time."""
 
-    def __init__(self, view: TenantView, tenant: TenantLog, table: str, forward: bool, start: str | None) -> None:
+    def __init__(
+        self, view: TenantView, tenant: TenantLog, table: str, forward: bool, start: str | None, limit: int | None
+    ) -> None:
         self._view = view
         self._table = table
         self._read: list[StoredRecord] = []
@@ -321,7 +489,7 @@ class _Scan:
             key = tenant.keys.record(table, start)[1]
             condition, values = ("s >= :s" if forward else "s <= :s"), {":s": key}
         self._pages: Iterator[list[Item]] = tenant.dynamo.pages(
-            tenant.keys.records(table), condition, values, forward=forward
+            tenant.keys.records(table), condition, values, forward=forward, first=limit and limit + 1
         )
 
     def __iter__(self) -> Iterator[StoredRecord]:
@@ -347,6 +515,28 @@ class _Scan:
                 self.has_shortened |= item["s"] != found.record.id
 
 
+class _EntryWalk:
+    """The ids that the index entries of one value lead to, page by page; what was read is kept for the next time."""
+
+    def __init__(self, pages: Iterator[list[Item]], ids_of: Callable[[list[Item]], list[str]]) -> None:
+        self._pages = pages
+        self._ids_of = ids_of
+        self._read: list[str] = []
+        self.has_shortened = False
+
+    def ids(self) -> Iterator[str]:
+        place = 0
+        while True:
+            while place < len(self._read):
+                yield self._read[place]
+                place += 1
+            page = next(self._pages, None)
+            if page is None:
+                return
+            self._read += self._ids_of(page)
+            self.has_shortened |= any(entry["s"].rpartition(SEPARATOR)[2] != entry["d"] for entry in page)
+
+
 def _key(tenant: TenantLog, name: Name) -> Key | None:
     """None for an id that nothing can have."""
     table, id = name
@@ -370,18 +560,21 @@ def _is_moment(record: type[Record], field: str) -> bool:
 
 
 def _word(sort: str) -> str:
-    return sort.rpartition("\x1f")[0] + "\x1f"
+    return sort.rpartition(SEPARATOR)[0] + SEPARATOR
 
 
-def _by_id_alone(query: Query[Record]) -> bool:
-    ordering = query.ordering()
-    ids_named = any(values_of(one, "id") is not None for one in query.where)
-    return bool(query.limit) and ordering[0].field == "id" and not ids_named and not _narrows(query)
+def _is_gettable(table: str, field: str) -> bool:
+    """Whether who has a value is said by items that are read by their keys."""
+    return guarding(RECORDS[table], field) is not None or is_gathered(RECORDS[table], field)
 
 
-def _narrows(query: Query[Record]) -> bool:
-    """Whether a filter leads to few candidates, so that reading page by page would be the longer way."""
+def _single_values(query: Query[Record]) -> list[tuple[str, str]]:
+    """Indexed fields of which the filters leave one value."""
     record: type[Record] = query.record
-    fields = indexed_fields(record)
-    named = any(values_of(one, field) is not None for one in query.where for field in fields)
-    return named or any(isinstance(one, Linked | AnyOf) for one in query.where)
+    named = ((field, values_of(one, field)) for field in indexed_fields(record) for one in query.where)
+    return [(field, next(iter(values))) for field, values in named if values is not None and len(values) == 1]
+
+
+def _verdict(known: Known, query: Query[Record]) -> bool | None:
+    """Whether a record passes, as far as is known of it; None if it has to be read."""
+    return known.known.is_deleted in LIVING[query.deleted] and known.passes_all(query.where)

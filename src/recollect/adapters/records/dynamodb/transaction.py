@@ -2,7 +2,7 @@
 
 A transaction of up to 99 items and 3 MB is one TransactWriteItems: the head moves from the seq that the plan was made
 on, the log tells what changed, and records, index entries and guards follow. If the head has moved meanwhile, what
-changed is read again and the plan made anew. A larger one is staged first, invisible to all; then the head names it,
+changed is read again and the plan made anew. What the head counts is changed in the same write. A larger one is staged first, invisible to all; then the head names it,
 and in that moment it has happened; then it is applied in pieces by this process, or by whoever reads the head next.
 A touch leaves the head alone: it asks only that the records it counts on are as they were.
 """
@@ -20,7 +20,8 @@ from recollect.adapters.records.common.transaction import Transaction, referrers
 from recollect.adapters.records.dynamodb import codec as items_of
 from recollect.adapters.records.dynamodb.client import TransactionCancelled, TransactionContended, pauses
 from recollect.adapters.records.dynamodb.codec import Item, StoredRecord
-from recollect.adapters.records.dynamodb.keys import TENANTS, Key, indexed_fields
+from recollect.adapters.records.dynamodb.facts import facts_of, group_of
+from recollect.adapters.records.dynamodb.keys import SEPARATOR, TENANTS, Key, indexed_fields
 from recollect.adapters.records.dynamodb.log import ENDING, MOST_BYTES, MOST_WRITES, Change, LogHead, TenantLog, size_of
 from recollect.adapters.records.dynamodb.tenant_view import Name, Path, TenantView, values_of
 from recollect.domain.record import RECORDS, Record, Unique, new_id
@@ -65,6 +66,7 @@ class TransactionPlan(TenantView, RecordTables):
         self._new: dict[Name, Record | None] = {}
         self._seqs: dict[Name, int] = {}
         self._holders: dict[Key, str | None] = {}
+        self._counts: bytes | None = None
         self._prefetch(steps)
 
     # -- the tables of the steps -------------------------------------------------------------------------------------
@@ -147,6 +149,7 @@ class TransactionPlan(TenantView, RecordTables):
             return self._commit_end()
         token = new_id()
         writes = self._writes(token)
+        self._counts = self._counted()
         size = sum(size_of((key, item)) for key, item, *_ in writes)
         if len(writes) > MOST_WRITES or size > MOST_BYTES:
             return self._commit_staged(writes, token)
@@ -158,7 +161,7 @@ class TransactionPlan(TenantView, RecordTables):
             dynamo.delete(key) if item is None else dynamo.put(item, condition, **values)
             for key, item, condition, values in writes
         ]
-        head = [self._tenant.moved(self.head, self.seq)] if self._seqs else []
+        head = self._head_write()
         try:
             dynamo.transact([*head, *made], token)
         except TransactionCancelled as failed:
@@ -183,7 +186,8 @@ class TransactionPlan(TenantView, RecordTables):
         try:
             tenant.claim(self.head, token, len(writes))
             tenant.stage(token, ((key, item) for key, item, *_ in writes))
-            tenant.dynamo.transact([tenant.moved(self.head, self.seq, also=", x = :x", x=token, c=token)], token)
+            moved = tenant.moved(self.head, self.seq, self._counts, under_way=token, claim=token)
+            tenant.dynamo.transact([moved], token)
         except (TransactionCancelled, TransactionContended):
             if not self._has_happened(token):
                 tenant.discard(token)
@@ -199,7 +203,7 @@ class TransactionPlan(TenantView, RecordTables):
         tenant, token = self._tenant, ENDING + new_id()
         mark = {"p": TENANTS, "s": tenant.id, "x": 1}
         try:
-            moved = tenant.moved(self.head, self.seq, also=", x = :x", x=token)
+            moved = tenant.moved(self.head, self.seq, None, under_way=token)
             tenant.dynamo.transact([moved, tenant.dynamo.put(mark)], new_id())
         except (TransactionCancelled, TransactionContended):
             if not self._has_happened(token):
@@ -228,28 +232,55 @@ class TransactionPlan(TenantView, RecordTables):
 
     def _done(self) -> int:
         if self._seqs:
-            known = LogHead(self.seq, self.head.incarnation) if self.head.incarnation else None
-            self._tenant.learn(known)
+            known = LogHead(self.seq, self.head.incarnation, raw_counts=self._counts)
+            self._tenant.learn(known if self.head.incarnation else None)
+        elif self._counts != self.head.raw_counts:
+            self._tenant.learn(None)
         return self.seq if self._seqs else 0
+
+    def _head_write(self) -> list[Item]:
+        """A touch leaves the head alone, unless it changes what is counted."""
+        if self._seqs:
+            return [self._tenant.moved(self.head, self.seq, self._counts)]
+        if self._counts is not None and self._counts != self.head.raw_counts:
+            return [self._tenant.recounted(self.head, self._counts)]
+        return []
+
+    def _counted(self) -> bytes | None:
+        """What the head counts after this; None if that is not known."""
+        counts = self.head.counts()
+        if counts is None:
+            return None
+        before = {name: old.record if (old := self.stored(*name)) else None for name in self._new}
+        moves = [(before[name], record) for name, record in self._new.items()]
+        if all(old and new and group_of(old) == group_of(new) for old, new in moves):
+            return self.head.raw_counts
+        return counts.changed(moves).encoded()
 
     def _writes(self, token: str) -> list[_Write]:
         """Every item that this plan changes, once, and what must still be true of it."""
         writes: list[_Write] = []
-        before: dict[Key, str] = {}
-        after: dict[Key, str] = {}
+        before: dict[Key, Item] = {}
+        after: dict[Key, Item] = {}
+        left: list[tuple[Key, str]] = []
+        joined: list[tuple[Key, str]] = []
         for name, record in self._new.items():
             old = self.stored(*name)
             writes += self._record_writes(name, old, record)
             if old is not None and old.record is not None:
-                before |= self._derived(old.record, old.hashes)
+                before |= derived(self._tenant, old.record, old.hashes)
+                left += [(key, name[1]) for key in self._tenant.keys.gathered(old.record, old.hashes)]
         for record in self._new.values():
             if record is not None:
-                after |= self._derived(record, self._hashes(record))
+                hashes = self._hashes(record)
+                after |= derived(self._tenant, record, hashes)
+                joined += [(key, record.id) for key in self._tenant.keys.gathered(record, hashes)]
         writes += [(key, None, None, {}) for key in before if key not in after]
-        for key, id in after.items():
-            if before.get(key) != id:
+        for key, made in after.items():
+            if before.get(key) != made:
                 free = "attribute_not_exists(p)" if key not in before else None
-                writes.append((key, {"p": key[0], "s": key[1], "d": id}, free, {}))
+                writes.append((key, {"p": key[0], "s": key[1], **made}, free, {}))
+        writes += self._gathered_writes(set(left), set(joined))
         for item in items_of.log_items(self._tenant.keys, self._changes(), token):
             writes.append(((item["p"], item["s"]), item, None, {}))
         return writes
@@ -260,10 +291,17 @@ class TransactionPlan(TenantView, RecordTables):
         names = record.shape.encrypted_hashes
         return {name: stored(record.organization_id, record.id, name, getattr(record, name)) for name in names}
 
-    def _derived(self, record: Record, hashes: Mapping[str, object]) -> dict[Key, str]:
-        keys = self._tenant.keys
-        listed = {(TENANTS, record.id): record.id} if record.shape.table == ORGANIZATION else {}
-        return {**keys.entries(record, hashes), **keys.unique(record), **listed}
+    def _gathered_writes(self, left: set[tuple[Key, str]], joined: set[tuple[Key, str]]) -> list[_Write]:
+        """The entries that several share, read as they are now: the head has not moved if this is committed."""
+        holders = self.holders_of({key for key, _ in left ^ joined})
+        for key, id in left - joined:
+            holders[key].discard(id)
+        for key, id in joined - left:
+            holders[key].add(id)
+        return [
+            (key, {"p": key[0], "s": key[1], "d": SEPARATOR.join(sorted(ids))} if ids else None, None, {})
+            for key, ids in holders.items()
+        ]
 
     def _record_writes(self, name: Name, old: StoredRecord | None, record: Record | None) -> list[_Write]:
         keys, (table, id) = self._tenant.keys, name
@@ -287,6 +325,17 @@ class TransactionPlan(TenantView, RecordTables):
     def _changes(self) -> list[Change]:
         changed = [(*name, seq, self._new[name] is None) for name, seq in self._seqs.items()]
         return sorted(changed, key=lambda change: change[2])
+
+
+def derived(tenant: TenantLog, record: Record, hashes: Mapping[str, object]) -> dict[Key, Item]:
+    """What is written beside a record for finding it, and for keeping its unique keys its own."""
+    keys, facts = tenant.keys, facts_of(record)
+    found: dict[Key, Item] = {
+        key: {"d": record.id} if facts is None else {"d": record.id, "f": facts} for key in keys.entries(record, hashes)
+    }
+    guards: dict[Key, Item] = {key: {"d": id} for key, id in keys.unique(record).items()}
+    listed: dict[Key, Item] = {(TENANTS, record.id): {"d": record.id}} if record.shape.table == ORGANIZATION else {}
+    return found | guards | listed
 
 
 def _paths(steps: Sequence[Step]) -> Iterator[Path]:

@@ -1,0 +1,63 @@
+"""Counts what a store asks of DynamoDB: requests, and the capacity units that the server says it took for them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from recollect.adapters.records.dynamodb.store import DynamoStore
+
+_WRITES = frozenset({"TransactWriteItems", "BatchWriteItem", "PutItem", "UpdateItem", "DeleteItem"})
+
+
+@dataclass
+class Cost:
+    """What some work took. Units are those of on-demand billing; a write in a transaction counts twice."""
+
+    requests: int = 0
+    read_units: float = 0
+    write_units: float = 0
+    by_operation: Counter[str] = field(default_factory=Counter)
+
+    def take(self, operation: str, answer: dict[str, Any]) -> None:
+        self.requests += 1
+        self.by_operation[operation] += 1
+        consumed = answer.get("ConsumedCapacity", [])
+        for one in consumed if isinstance(consumed, list) else [consumed]:
+            if operation in _WRITES:
+                self.write_units += one["CapacityUnits"]
+            else:
+                self.read_units += one["CapacityUnits"]
+
+
+class Meter:
+    """Follows the requests of one store for as long as the store is open."""
+
+    def __init__(self, store: DynamoStore) -> None:
+        self._open: list[Cost] = []
+        events = store.dynamo.client.meta.events
+        events.register("provide-client-params.dynamodb", _ask_for_units)
+        events.register("after-call.dynamodb", self._take)
+
+    @contextmanager
+    def cost(self) -> Iterator[Cost]:
+        """What is asked within the block, by this store alone."""
+        made = Cost()
+        self._open.append(made)
+        try:
+            yield made
+        finally:
+            self._open.remove(made)
+
+    def _take(self, model: Any, parsed: dict[str, Any], **_: Any) -> None:
+        for cost in self._open:
+            cost.take(model.name, parsed)
+
+
+def _ask_for_units(params: dict[str, Any], model: Any, **_: Any) -> dict[str, Any] | None:
+    if model.input_shape is not None and "ReturnConsumedCapacity" in model.input_shape.members:
+        return {**params, "ReturnConsumedCapacity": "TOTAL"}
+    return None
