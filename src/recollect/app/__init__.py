@@ -43,6 +43,7 @@ from recollect.ports.protocols import missing
 from recollect.ports.query import Compare, OneOf, Query, equal
 from recollect.ports.records import RecordStore, Scope
 from recollect.ports.steps import Insert
+from recollect.ports.vectors import KeepsSegments
 from recollect.services.access_journal import Journal
 from recollect.services.erasure import finish_quietly
 from recollect.services.keyed_hashes import Keyring
@@ -187,6 +188,8 @@ def build(
 
     keyring = Keyring(store, is_encrypting=keys is not None)
     objects = object_store(settings, keyring.content_key, is_handed_in=own_store is not None)
+    if settings.objects is not None and isinstance(store, KeepsSegments):
+        store.keep_segments(objects)
 
     def citation_lookup(scope: Scope, about: str | None) -> CitationLookup:
         return _citation_lookup(core.for_scope(scope), settings, index_folder, about)

@@ -20,6 +20,8 @@ from typing import NamedTuple, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from recollect.ports.objects import ObjectStore
+
 FACETS = ("user_id", "agent_id", "session_id", "project_id", "kind", "scope", "status")
 
 
@@ -74,6 +76,13 @@ class TenantVectors(Protocol):
     def tenants(self) -> list[str]: ...
 
     def vectors_of(self, organization_id: str) -> VectorTruth: ...
+
+
+@runtime_checkable
+class KeepsSegments(Protocol):
+    """A record store whose processes share what they made for searching, where there is storage for it."""
+
+    def keep_segments(self, objects: ObjectStore) -> None: ...
 
 
 StoredVector = tuple[str, bytes, bytes | None, int | None, int | None]

@@ -21,14 +21,14 @@ from typing import Any
 from recollect.adapters.records.common.dialect import json_text, moment_text
 from recollect.adapters.records.dynamodb.keys import is_enumerated, passing_moments
 from recollect.domain.record import Record
-from recollect.ports.query import AllOf, AnyOf, Filter, IsNull, Linked, passes
+from recollect.ports.query import AllOf, AnyOf, Compare, Filter, IsNull, Linked, passes
 
 LONGEST_FACTS = 600  # beyond that an entry takes a second write unit, and tells nothing instead
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """Some fields of a record. `known` has the values, `is_set` names moments of which no more is known."""
+    """Some fields of a record: `known` has the values; those that `is_set` names are only known to be filled."""
 
     known: Record
     names: frozenset[str]
@@ -48,6 +48,8 @@ class Known:
             return None
         if isinstance(given, IsNull) and given.field in self.is_set:
             return not given.wanted
+        if isinstance(given, Compare) and given.field in self.is_set and given.value == "" and given.key is None:
+            return True if given.operator == "!=" else False if given.operator == "=" else None
         return passes(self.known, given) if given.field in self.names else None
 
 

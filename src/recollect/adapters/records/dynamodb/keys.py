@@ -165,7 +165,7 @@ def indexed_fields(record: type[Record]) -> tuple[str, ...]:
 
 @cache
 def passing_moments(record: type[Record]) -> tuple[str, ...]:
-    """Moments that may be empty and decide whether a record is shown: few have one, and these are counted one by one."""
+    """Moments that may be empty and decide whether a record is shown: the few that have one are counted one by one."""
     if record.shape.text is None:
         return ()
     moments = (column.name for column in record.columns() if column.type == "moment" and column.nullable)

@@ -133,7 +133,9 @@ class TenantLog:
         gone = "y, w" if counts is not None else "y, w, n"
         change = "".join(f", {name} = :{name}" for name in marks)
         condition, given = self._unchanged(head, claim)
-        return self.dynamo.update(self.keys.head, f"SET q = :q{change} REMOVE {gone}", condition, q=seq, **marks, **given)
+        return self.dynamo.update(
+            self.keys.head, f"SET q = :q{change} REMOVE {gone}", condition, q=seq, **marks, **given
+        )
 
     def recounted(self, head: LogHead, counts: bytes) -> Item:
         """The write that changes what the head counts and moves nothing."""
@@ -211,8 +213,7 @@ class TenantLog:
 
 
 FREE = (
-    "q = :was AND i = :inc AND v = :v AND attribute_not_exists(x)"
-    " AND (attribute_not_exists(w) OR w < :now OR y = :y)"
+    "q = :was AND i = :inc AND v = :v AND attribute_not_exists(x) AND (attribute_not_exists(w) OR w < :now OR y = :y)"
 )
 
 

@@ -268,10 +268,9 @@ def _read(store: DynamoStore, tenant: TenantLog, table: str, item: Item, found: 
 def _check_derived(tenant: TenantLog, records: Iterable[StoredRecord], found: TenantItems) -> Iterator[Problem]:
     wanted = wanted_items(tenant, records)
     for key, item in wanted.items():
-        if key not in found.derived:
-            yield Problem(f"its index entry for {_named(key)[1]} is missing", _named(key)[0], item["d"], tenant.id, "index")
-        elif found.derived[key] != item:
-            yield Problem(f"its index entry for {_named(key)[1]} is wrong", _named(key)[0], item["d"], tenant.id, "index")
+        if found.derived.get(key) != item:
+            (table, name), wrong = _named(key), "wrong" if key in found.derived else "missing"
+            yield Problem(f"its index entry for {name} is {wrong}", table, item["d"], tenant.id, "index")
     for key in found.derived.keys() - wanted.keys():
         (table, name), id = _named(key), found.derived[key]["d"]
         yield Problem(f"an index entry for {name} that leads nowhere", table, id, tenant.id, "index")
@@ -279,7 +278,7 @@ def _check_derived(tenant: TenantLog, records: Iterable[StoredRecord], found: Te
 
 def _named(key: Key) -> tuple[str, str]:
     """The table and the field, or the fields of a unique key, that an entry or a guard is about."""
-    _, kind, *words = key[0].split(SEPARATOR)
+    words = key[0].split(SEPARATOR)[2:]
     first, _, rest = key[1].partition(SEPARATOR)
     if len(words) == 2:
         return words[0], words[1]

@@ -1,11 +1,11 @@
 """The record store for those who live on AWS: one DynamoDB table.
 
 Promise: what `transact` acknowledged is committed, all of it or nothing, and every read is of one moment. Shape: see
-dynamodb_keys; partitions begin with the tenant. One small item, the head, counts the tenant's seq; a transaction is
-planned in our own code on consistent reads and commits only if the head has not moved (dynamodb_commit), a reader
-patches what changed under its hands (dynamodb_view), and what a dead process left half applied is finished by the
-next who comes (dynamodb_tenant). TextIndex and vectors are searched in the memory of each process, which follows the
-tenant's log (dynamodb_follow).
+keys; partitions begin with the tenant. One small item, the head, counts the tenant's seq; a transaction is
+planned in our own code on consistent reads and commits only if the head has not moved (transaction), a reader
+patches what changed under its hands (tenant_view), and what a dead process left half applied is finished by the
+next who comes (log). Words and vectors are searched in a file that each process keeps for itself and that follows the
+tenant's log (replica), and that begins as a copy of another's where there is storage for it (segments).
 
 There are no secondary indexes: a global one lags behind its table, so nothing could be decided on it, and a local one
 binds all of a tenant's records to 10 GB. Index entries are items of the same transaction instead. Record partitions
@@ -28,20 +28,22 @@ from recollect.adapters.records.common.checks import check_beside, check_filters
 from recollect.adapters.records.common.codec import Codec
 from recollect.adapters.records.common.data_keys import DataKeys
 from recollect.adapters.records.common.field_cipher import FieldCipher
-from recollect.adapters.records.common.in_python_queries import counted, paged
+from recollect.adapters.records.common.in_python_queries import paged
 from recollect.adapters.records.dynamodb import maintenance as upkeep
 from recollect.adapters.records.dynamodb.client import ATTEMPTS, DynamoClient
 from recollect.adapters.records.dynamodb.codec import ItemEncoding, field_of, opened
+from recollect.adapters.records.dynamodb.counting import CountingView
 from recollect.adapters.records.dynamodb.keys import TENANTS
 from recollect.adapters.records.dynamodb.log import TenantLog
-from recollect.adapters.records.dynamodb.replica import OrderIndex, Replica, ReplicaVectors, TextIndex, Vectors
+from recollect.adapters.records.dynamodb.replica import Replica, ReplicaVectors
 from recollect.adapters.records.dynamodb.scan import scan_items
+from recollect.adapters.records.dynamodb.segments import SEAL_ROWS, Segments
 from recollect.adapters.records.dynamodb.snapshot import Snapshot
 from recollect.adapters.records.dynamodb.tenant_view import TenantView
 from recollect.adapters.records.dynamodb.transaction import transact
-from recollect.domain.memory import Embedding
 from recollect.domain.record import RECORDS, Record
 from recollect.ports.keys import KeyService
+from recollect.ports.objects import ObjectStore
 from recollect.ports.query import Beside, OneOf, Page, Query, Reading, Row, Spans, TextHit, TextQuery
 from recollect.ports.records import Capabilities, Change, Problem, Scope
 from recollect.ports.steps import Committed, Step
@@ -63,6 +65,8 @@ class DynamoStore:
         self._codecs: dict[type[Record], Codec] = {}
         self._tenants: dict[str, TenantLog] = {}
         self._followed: dict[str, Replica] = {}
+        self._segments: Segments | None = None
+        self._is_encrypting = key_service is not None
         self._lock = threading.Lock()
         self.capabilities = Capabilities("dynamodb", durable=True, many_processes=True, vectors_by_tenant=True)
         try:
@@ -98,11 +102,7 @@ class DynamoStore:
 
     def beside(self, scope: Scope, query: Beside[Record]) -> list[list[str]]:
         check_beside(query)
-        followed = self._following(scope.organization_id)
-        about = (query.within, query.by, query.where)
-        with followed.lock:
-            places: OrderIndex = followed.catch_up(query.record.shape.table, lambda: OrderIndex(*about), about)
-            return places.beside(query)
+        return self._following(scope.organization_id).beside(query)
 
     def count(self, scope: Scope, query: Query[Record]) -> int:
         check_filters(query.record, query.where)
@@ -113,7 +113,7 @@ class DynamoStore:
         check_filters(query.record, query.where)
         check_groups(query.record, by)
         view = self._view(scope)
-        return counted(view.settled(lambda: view.passing(query)), by)
+        return view.settled(lambda: view.counted_by(query, by))
 
     def transact(self, scope: Scope, steps: Sequence[Step]) -> Committed:
         return self.data_keys.transact(scope, steps)
@@ -123,10 +123,7 @@ class DynamoStore:
 
     def search_text(self, scope: Scope, query: TextQuery[Record]) -> list[TextHit]:
         check_text(query)
-        followed = self._following(scope.organization_id)
-        with followed.lock:
-            words: TextIndex = followed.catch_up(query.record.shape.table, lambda: TextIndex(query.record))
-            hits = words.search(query)
+        hits = self._following(scope.organization_id).search(query)
         if not query.where:
             return hits[: query.limit]
         view = self._view(scope)
@@ -168,26 +165,39 @@ class DynamoStore:
         return upkeep.mend(self)
 
     def erase_words(self) -> None:
-        """No words are stored: each process has them in its own memory."""
+        """No words are stored but in segments: each process has them in a file of its own that has no name."""
+        self._drop_segments()
 
     def erase_traces(self) -> None:
         """What was deleted is out of the table at once; point-in-time recovery keeps it as long as AWS is told to."""
+        self._drop_segments()
+
+    def keep_segments(self, objects: ObjectStore, seal_rows: int = SEAL_ROWS) -> None:
+        """From now on copies of the search index are stored there, and fetched by processes that come later."""
+        self._segments = Segments(objects, seal_rows=seal_rows, is_private=self._is_encrypting)
+
+    def _drop_segments(self) -> None:
+        """Of every tenant that this process has to do with: it was one of them that something was erased from."""
+        if self._segments is not None:
+            with self._lock:
+                tenants = list(self._tenants.values())
+            for tenant in tenants:
+                self._segments.drop(tenant)
 
     def scan(self, scope: Scope, needles: Sequence[bytes]) -> Iterator[ScannedPlace]:
         return scan_items(self.dynamo, scope, needles)
 
     def close(self) -> None:
         self.dynamo.close()
+        for followed in self._followed.values():
+            followed.close()
 
     def vectors_of(self, organization_id: str) -> VectorTruth:
         """The vectors of one tenant: seqs are counted per tenant, so an index belongs to one."""
-        return ReplicaVectors(self._following(organization_id))
+        return ReplicaVectors(self._following(organization_id), organization_id)
 
     def stored_vectors(self, scope: Scope, space: str, ids: Sequence[str]) -> list[StoredVector]:
-        followed = self._following(scope.organization_id)
-        with followed.lock:
-            vectors: Vectors = followed.catch_up(Embedding.shape.table, Vectors)
-            return [found for id in ids for found in vectors.of_memory(space, id)]
+        return self._following(scope.organization_id).stored_vectors(space, ids)
 
     def tenant(self, organization_id: str) -> TenantLog:
         self.dynamo.check_open()
@@ -204,13 +214,16 @@ class DynamoStore:
             codec = self._codecs[record] = Codec(record, self._cipher, ItemEncoding())
         return codec
 
-    def _view(self, scope: Scope) -> TenantView:
-        return TenantView(self.tenant(scope.organization_id), self.codec)
+    def _view(self, scope: Scope) -> CountingView:
+        return CountingView(self.tenant(scope.organization_id), self.codec)
 
     def _following(self, organization_id: str) -> Replica:
         tenant = self.tenant(organization_id)
         with self._lock:
-            return self._followed.setdefault(organization_id, Replica(tenant, self.codec))
+            if organization_id not in self._followed:
+                made = Replica(tenant, self.codec, lambda: self._segments, in_memory=self._is_encrypting)
+                self._followed[organization_id] = made
+            return self._followed[organization_id]
 
 
 def _latest(view: TenantView, tenant: TenantLog, after: int, limit: int) -> list[Change]:

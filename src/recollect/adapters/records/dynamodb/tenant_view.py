@@ -9,24 +9,31 @@ the facts that most filters ask for (facts.py), so that what does not pass is mo
 
 How a query finds its candidates, the first that applies: the ids it names; index entries of the values it names; the
 records that a Linked filter leads to; a range of moments; all records of the type, page by page in order of id. A page
-in order of id reads only as far as it is long. A count is looked up on the head, and otherwise made from facts.
+in order of id reads only as far as it is long.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice
 from typing import Any, TypeVar
 
 from recollect.adapters.records.common.checks import check_query
 from recollect.adapters.records.common.codec import Codec
-from recollect.adapters.records.common.in_python_queries import LIVING, fits, in_order, is_beyond, leading_to, once
+from recollect.adapters.records.common.in_python_queries import (
+    LIVING,
+    fits,
+    in_order,
+    is_beyond,
+    leading_to,
+    once,
+)
 from recollect.adapters.records.dynamodb import codec as items_of
 from recollect.adapters.records.dynamodb.client import KEYS_AT_ONCE, pauses
 from recollect.adapters.records.dynamodb.codec import Item, StoredRecord
-from recollect.adapters.records.dynamodb.facts import Known, group_of, known_by_facts, known_by_group
+from recollect.adapters.records.dynamodb.facts import Known, known_by_facts
 from recollect.adapters.records.dynamodb.keys import (
     LONGEST_WORD,
     SEPARATOR,
@@ -38,13 +45,13 @@ from recollect.adapters.records.dynamodb.keys import (
     shortened,
 )
 from recollect.adapters.records.dynamodb.log import LogHead, TenantLog
+from recollect.adapters.records.dynamodb.walks import EntryWalk, Name, RecordWalk
 from recollect.domain.record import RECORDS, Record
 from recollect.errors import DamagedData, RecollectError, StoreBusy
 from recollect.ports.query import Compare, Filter, Linked, OneOf, Query
 
 R = TypeVar("R", bound=Record)
 T = TypeVar("T")
-Name = tuple[str, str]  # table, id
 MOST_PATCHES = 300
 MOST_LOOKUPS = 64  # asked for side by side; more values than this are read as one range of entries
 MOST_LINKED = 2000
@@ -64,8 +71,8 @@ class TenantView:
     def _forget(self) -> None:
         self._items: dict[Name, StoredRecord | None] = {}
         self._found: dict[Hashable, list[str]] = {}
-        self._scans: dict[Hashable, _Scan] = {}
-        self._walks: dict[Hashable, _EntryWalk] = {}
+        self._scans: dict[Hashable, RecordWalk] = {}
+        self._walks: dict[Hashable, EntryWalk] = {}
         self._moved: dict[str, set[str]] = {}
         self._facts: dict[Name, str] = {}
         self._sharing: dict[Key, str] = {}
@@ -190,51 +197,6 @@ class TenantView:
                 return page
         return in_order(self.passing(query), query)
 
-    def counted(self, query: Query[Record]) -> int:
-        """How many pass the filters: as the head counts them, or by the facts of entries; the rest is read."""
-        kept = self._kept_count(query)
-        if kept is not None:
-            return kept
-        ids = self._named(query.record, query.where)
-        return len(self.passing(query)) if ids is None else self._count_among(query, ids)
-
-    def _kept_count(self, query: Query[Record]) -> int | None:
-        """None where the head does not tell enough."""
-        counts = self.head.counts()
-        if counts is None or self.written(query.record.shape.table):
-            return None
-        total, open_groups = 0, {}
-        for group, count in counts.of(query.record).items():
-            known = known_by_group(query.record, group)
-            verdict = _verdict(known, query)
-            total += count if verdict else 0
-            if verdict is None:
-                open_groups[group] = known
-        if any(not known.is_set for known in open_groups.values()):
-            return None
-        return total + (self._count_one_by_one(query, open_groups) if open_groups else 0)
-
-    def _count_one_by_one(self, query: Query[Record], groups: Mapping[str, Known]) -> int:
-        """Of groups that a filter does not decide as a whole: each has a moment that few have, which leads to them."""
-        fields = {min(known.is_set) for known in groups.values()}
-        ids = [id for field in fields for id in self._in_span(query.record.shape.table, field, "", LAST)]
-        return self._count_among(query, ids, lambda one: group_of(one) in groups)
-
-    def _count_among(
-        self, query: Query[R], ids: Collection[str], also: Callable[[Record], bool] = lambda one: True
-    ) -> int:
-        """Of these candidates and what changed since they were read; those whose facts do not tell are read."""
-        table = query.record.shape.table
-        newer = {*self._moved.get(table, ()), *self.written(table)}
-        total, unclear = 0, list(newer)
-        for id in dict.fromkeys(ids):
-            if id not in newer:
-                known = self._known(query.record, id)
-                verdict = _verdict(known, query) if known else None
-                total += bool(verdict and known and also(known.known))
-                unclear += [id] if verdict is None else []
-        return total + sum(also(one) for one in self._filtered(query, self._records(query.record, unclear)))
-
     def _known(self, record: type[Record], id: str) -> Known | None:
         return known_by_facts(record, self._facts.get((record.shape.table, id)))
 
@@ -270,7 +232,7 @@ class TenantView:
 
     def _may_pass(self, query: Query[Record], id: str) -> bool:
         known = self._known(query.record, id)
-        return known is None or _verdict(known, query) is not False
+        return known is None or verdict_on(known, query) is not False
 
     def _records(self, record: type[R], ids: Iterable[str]) -> list[R]:
         table = record.shape.table
@@ -436,7 +398,7 @@ class TenantView:
         older = (id for id in ids if id not in newer and self._may_pass(query, id))
         return iter(heapq.merge(older, sorted(newer, reverse=down), reverse=down))
 
-    def _walk_of_entries(self, query: Query[R], down: bool, start: str | None) -> _EntryWalk | None:
+    def _walk_of_entries(self, query: Query[R], down: bool, start: str | None) -> EntryWalk | None:
         """Along the entries of the one value that a filter names; None if none does."""
         table, named = query.record.shape.table, _single_values(query)
         if not named or any(values_of(one, "id") is not None for one in query.where):
@@ -456,85 +418,22 @@ class TenantView:
                 self._tenant.keys.index(table, field), "s BETWEEN :a AND :b", {":a": span[0], ":b": span[1]},
                 forward=not down, first=(query.limit or 0) + 1,
             )  # fmt: skip
-            self._walks[path] = _EntryWalk(pages, partial(self._ids_of, table))
+            self._walks[path] = EntryWalk(pages, partial(self._ids_of, table))
         return self._walks[path]
 
-    def _scan(self, table: str, forward: bool, start: str | None, limit: int | None = None) -> _Scan:
+    def _scan(self, table: str, forward: bool, start: str | None, limit: int | None = None) -> RecordWalk:
         path = (table, forward, start)
         if path not in self._scans:
-            self._scans[path] = _Scan(self, self._tenant, table, forward, start, limit)
+            self._scans[path] = RecordWalk(self, self._tenant, table, forward, start, limit)
         return self._scans[path]
 
-    def _walk(self, record: type[R], scan: _Scan, *, down: bool = False) -> Iterator[R]:
+    def _walk(self, record: type[R], scan: RecordWalk, *, down: bool = False) -> Iterator[R]:
         """What was scanned, with the newer state of what changed since."""
         table = record.shape.table
         newer = {*self._moved.get(table, ()), *self.written(table)}
         changed = sorted(self._records(record, newer), key=lambda one: one.id, reverse=down)
         raw: Iterator[Any] = (one.record for one in scan if one.record is not None and one.record.id not in newer)
         yield from heapq.merge(raw, changed, key=lambda one: one.id, reverse=down)
-
-
-class _Scan:
-    """The records of one type as they come, page by page; what was read is kept for the next time."""
-
-    def __init__(
-        self, view: TenantView, tenant: TenantLog, table: str, forward: bool, start: str | None, limit: int | None
-    ) -> None:
-        self._view = view
-        self._table = table
-        self._read: list[StoredRecord] = []
-        self.has_shortened = False
-        condition, values = "", {}
-        if start is not None and len(start.encode()) < items_of.PART:
-            key = tenant.keys.record(table, start)[1]
-            condition, values = ("s >= :s" if forward else "s <= :s"), {":s": key}
-        self._pages: Iterator[list[Item]] = tenant.dynamo.pages(
-            tenant.keys.records(table), condition, values, forward=forward, first=limit and limit + 1
-        )
-
-    def __iter__(self) -> Iterator[StoredRecord]:
-        place = 0
-        while True:
-            while place < len(self._read):
-                yield self._read[place]
-                place += 1
-            page = next(self._pages, None)
-            if page is None:
-                return
-            self._take(page)
-
-    def _take(self, page: list[Item]) -> None:
-        pairs = [((self._table, item.get("d") or item["s"]), item) for item in page if not item.get("z")]
-        read: dict[Name, StoredRecord | None] = {}
-        torn = self._view.joined(pairs, read)
-        self._view.fetch(torn)  # changed meanwhile: read anew, whole
-        for (_, id), item in pairs:
-            found = read.get((self._table, id)) or self._view.stored(self._table, id)
-            if found is not None and found.record is not None:
-                self._read.append(found)
-                self.has_shortened |= item["s"] != found.record.id
-
-
-class _EntryWalk:
-    """The ids that the index entries of one value lead to, page by page; what was read is kept for the next time."""
-
-    def __init__(self, pages: Iterator[list[Item]], ids_of: Callable[[list[Item]], list[str]]) -> None:
-        self._pages = pages
-        self._ids_of = ids_of
-        self._read: list[str] = []
-        self.has_shortened = False
-
-    def ids(self) -> Iterator[str]:
-        place = 0
-        while True:
-            while place < len(self._read):
-                yield self._read[place]
-                place += 1
-            page = next(self._pages, None)
-            if page is None:
-                return
-            self._read += self._ids_of(page)
-            self.has_shortened |= any(entry["s"].rpartition(SEPARATOR)[2] != entry["d"] for entry in page)
 
 
 def _key(tenant: TenantLog, name: Name) -> Key | None:
@@ -575,6 +474,6 @@ def _single_values(query: Query[Record]) -> list[tuple[str, str]]:
     return [(field, next(iter(values))) for field, values in named if values is not None and len(values) == 1]
 
 
-def _verdict(known: Known, query: Query[Record]) -> bool | None:
+def verdict_on(known: Known, query: Query[Record]) -> bool | None:
     """Whether a record passes, as far as is known of it; None if it has to be read."""
     return known.known.is_deleted in LIVING[query.deleted] and known.passes_all(query.where)

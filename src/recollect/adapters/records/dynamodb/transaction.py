@@ -2,8 +2,9 @@
 
 A transaction of up to 99 items and 3 MB is one TransactWriteItems: the head moves from the seq that the plan was made
 on, the log tells what changed, and records, index entries and guards follow. If the head has moved meanwhile, what
-changed is read again and the plan made anew. What the head counts is changed in the same write. A larger one is staged first, invisible to all; then the head names it,
-and in that moment it has happened; then it is applied in pieces by this process, or by whoever reads the head next.
+changed is read again and the plan made anew. What the head counts is changed in the same write. A larger one is staged
+first, invisible to all; then the head names it, and in that moment it has happened; then it is applied in pieces by
+this process, or by whoever reads the head next.
 A touch leaves the head alone: it asks only that the records it counts on are as they were.
 """
 

@@ -1,0 +1,79 @@
+"""Records and index entries of one partition in order of their keys, read as far as somebody asks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from recollect.adapters.records.dynamodb import codec as items_of
+from recollect.adapters.records.dynamodb.codec import Item, StoredRecord
+from recollect.adapters.records.dynamodb.keys import SEPARATOR
+from recollect.adapters.records.dynamodb.log import TenantLog
+
+if TYPE_CHECKING:
+    from recollect.adapters.records.dynamodb.tenant_view import TenantView
+
+Name = tuple[str, str]  # table, id
+
+
+class RecordWalk:
+    """The records of one type as they come, page by page; what was read is kept for the next time."""
+
+    def __init__(
+        self, view: TenantView, tenant: TenantLog, table: str, forward: bool, start: str | None, limit: int | None
+    ) -> None:
+        self._view = view
+        self._table = table
+        self._read: list[StoredRecord] = []
+        self.has_shortened = False
+        condition, values = "", {}
+        if start is not None and len(start.encode()) < items_of.PART:
+            key = tenant.keys.record(table, start)[1]
+            condition, values = ("s >= :s" if forward else "s <= :s"), {":s": key}
+        self._pages: Iterator[list[Item]] = tenant.dynamo.pages(
+            tenant.keys.records(table), condition, values, forward=forward, first=limit and limit + 1
+        )
+
+    def __iter__(self) -> Iterator[StoredRecord]:
+        place = 0
+        while True:
+            while place < len(self._read):
+                yield self._read[place]
+                place += 1
+            page = next(self._pages, None)
+            if page is None:
+                return
+            self._take(page)
+
+    def _take(self, page: list[Item]) -> None:
+        pairs = [((self._table, item.get("d") or item["s"]), item) for item in page if not item.get("z")]
+        read: dict[Name, StoredRecord | None] = {}
+        torn = self._view.joined(pairs, read)
+        self._view.fetch(torn)  # changed meanwhile: read anew, whole
+        for (_, id), item in pairs:
+            found = read.get((self._table, id)) or self._view.stored(self._table, id)
+            if found is not None and found.record is not None:
+                self._read.append(found)
+                self.has_shortened |= item["s"] != found.record.id
+
+
+class EntryWalk:
+    """The ids that the index entries of one value lead to, page by page; what was read is kept for the next time."""
+
+    def __init__(self, pages: Iterator[list[Item]], ids_of: Callable[[list[Item]], list[str]]) -> None:
+        self._pages = pages
+        self._ids_of = ids_of
+        self._read: list[str] = []
+        self.has_shortened = False
+
+    def ids(self) -> Iterator[str]:
+        place = 0
+        while True:
+            while place < len(self._read):
+                yield self._read[place]
+                place += 1
+            page = next(self._pages, None)
+            if page is None:
+                return
+            self._read += self._ids_of(page)
+            self.has_shortened |= any(entry["s"].rpartition(SEPARATOR)[2] != entry["d"] for entry in page)
