@@ -8,8 +8,10 @@ them. A count of somebody's records goes through the index entries that lead to 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
+from recollect.adapters.records.common.checks import check_query
 from recollect.adapters.records.common.in_python_queries import counted
 from recollect.adapters.records.dynamodb.facts import Known, group_of, grouping_fields, known_by_group
 from recollect.adapters.records.dynamodb.tenant_view import LAST, TenantView, verdict_on
@@ -30,6 +32,17 @@ class KeptGroup(NamedTuple):
 
 class CountingView(TenantView):
     """A view that only reads; it counts, too."""
+
+    def matching(self, query: Query[R]) -> list[R]:
+        """A page longer than all there is ends with the last: what is known not to be there is not looked for."""
+        check_query(query)
+        groups = self._kept_groups(query) if query.limit and query.after is None else None
+        if groups is not None and all(one.passes is not None for one in groups):
+            total = sum(one.records for one in groups if one.passes)
+            if total == 0:
+                return []
+            query = replace(query, limit=min(total, query.limit or total))
+        return super().matching(query)
 
     def counted(self, query: Query[Record]) -> int:
         """How many pass the filters: as the head counts them, or by the facts of entries; the rest is read."""

@@ -92,13 +92,18 @@ class Replica:
         if self._file is None or head.incarnation != self.head.incarnation:
             self._begin(head)
         self._follow(head)
+        if table in self._kept().loaded():  # a search asks for several tables: all of them go into one segment
+            self._seal_if_due()
         while table not in self._kept().loaded():
             self._load(table)
+        return self._kept()
+
+    def _seal_if_due(self) -> None:
+        """One try: after as many changes again, or in the next process, there is another."""
         segments = self._segments()
         if segments is not None and segments.is_due(self._kept().size(), self._unsealed):
-            self._unsealed = 0  # one try: after the next as many changes, or in the next process, there is another
+            self._unsealed = 0
             segments.seal(self._tenant, self.head, self._kept())
-        return self._kept()
 
     def _kept(self) -> ReplicaFile:
         assert self._file is not None

@@ -12,7 +12,16 @@ from recollect.adapters.records.dynamodb.keys import SEPARATOR
 from recollect.ports.records import Scope
 from recollect.ports.traces import ByteSearch, ScannedPlace
 
-_KINDS = {"h": "head", "r": "records", "p": "parts", "i": "index", "u": "unique keys", "l": "log", "x": "staged writes"}
+_KINDS = {
+    "h": "head",
+    "r": "records",
+    "p": "parts",
+    "i": "index",
+    "u": "unique keys",
+    "l": "log",
+    "x": "staged writes",
+    "g": "segment",
+}
 LOG = "log"
 """The log has the ids of what was deleted, by which other processes learn of it; no text."""
 

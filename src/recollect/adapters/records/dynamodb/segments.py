@@ -86,7 +86,7 @@ class Segments:
                 return False
             still = "q = :q AND i = :i AND attribute_not_exists(x)"
             fence = tenant.dynamo.check(tenant.keys.head, still, q=now.seq, i=now.incarnation)
-            newer = "attribute_not_exists(p) OR q < :q OR i <> :i OR f <> :f"
+            newer = "attribute_not_exists(p) OR q <= :q OR i <> :i OR f <> :f"
             put = tenant.dynamo.put(
                 {**item, "f": format_mark()}, newer, q=made_at.seq, i=made_at.incarnation, f=format_mark()
             )
