@@ -1,9 +1,9 @@
-"""Tables of the first layout, in which all index entries of a tenant shared a partition, are moved when they are used."""
+"""Tables of the first layout, in which all index entries of a tenant shared a partition, are moved when used."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import Any
 
 import pytest
@@ -19,9 +19,8 @@ from recollect.ports.query import Query, equal
 from recollect.ports.records import Scope
 from recollect.ports.steps import Delete, Insert
 from recollect.testing.conformance.makers import found, ids, memory, one_of_each, search, session, tag, user
-from seeds import SOAK
+from seeds import some
 
-STRIDE = 1 if SOAK else 7
 ACME = Scope("acme", actor="tester")
 # What a program of the first layout asks of a head before it moves it.
 FREE_THEN = "q = :was AND i = :inc AND attribute_not_exists(x) AND (attribute_not_exists(u) OR u < :now OR c = :c)"
@@ -107,33 +106,39 @@ def test_a_table_of_the_first_layout_is_moved_and_works() -> None:
         assert head.counts() is not None
 
 
-def test_a_move_that_dies_between_any_two_requests_is_begun_again_and_nothing_is_lost() -> None:
+def moved_and_killed(address: str, after: int) -> int:
+    """Moves a tenant as a process that is killed after so many writes would; how many there were."""
+    seen: list[int] = []
+
+    def before(**_: Any) -> None:
+        if len(seen) == after:
+            raise Dead
+        seen.append(1)
+
+    store = DynamoStore(address)
+    for operation in ("TransactWriteItems", "BatchWriteItem"):
+        store.dynamo.client.meta.events.register(f"before-send.dynamodb.{operation}", before)
+    with suppress(Dead):
+        store.tenant("acme").head()
+    return len(seen)
+
+
+def test_a_move_that_dies_between_any_two_writes_is_begun_again_and_nothing_is_lost() -> None:
     template = filled()
-    with closing(DynamoStore(table_of(template))) as whole:
+    address = table_of(template)
+    writes = moved_and_killed(address, -1)
+    with closing(DynamoStore(address)) as whole:
         wanted, others = state(whole), state(whole, Scope("globex"))
         in_place = sorts(whole)
-    after, survived = 0, False
-    while not survived:
-        address, seen = table_of(template), [0]
-
-        def before(seen: list[int] = seen, after: int = after, **_: Any) -> None:
-            seen[0] += 1
-            if seen[0] > after:
-                raise Dead
-
-        store = DynamoStore(address)
-        store.dynamo.client.meta.events.register("before-send.dynamodb", before)
-        try:
-            store.tenant("acme").head()
-            survived = True
-        except Dead:
-            pass
+    assert writes > 5
+    for after in some(4, range(writes), "writes after which a move dies"):
+        address = table_of(template)
+        assert moved_and_killed(address, after) == after
         with closing(DynamoStore(address)) as again:
-            assert state(again) == wanted, f"after {after} requests"
+            assert state(again) == wanted, f"after {after} writes"
             assert state(again, Scope("globex")) == others
             assert again.verify() == []
             assert sorts(again) == in_place
-        after += STRIDE
 
 
 def test_two_who_move_a_tenant_at_once_do_not_disturb_each_other() -> None:
@@ -162,9 +167,7 @@ def test_a_program_of_the_first_layout_that_still_runs_writes_no_more() -> None:
         tenant = store.tenant("acme")
         before = tenant.raw_head()
         asked = {"was": before.seq, "inc": before.incarnation, "now": 1_800_000_000, "c": ""}
-        old_write = store.dynamo.update(
-            tenant.keys.head, "SET q = :q REMOVE c, u", FREE_THEN, q=before.seq + 1, **asked
-        )
+        old_write = store.dynamo.update(tenant.keys.head, "SET q = :q REMOVE c, u", FREE_THEN, q=9999, **asked)
         assert tenant.head().seq == before.seq
         with pytest.raises(TransactionCancelled):
             store.dynamo.transact([old_write], new_id())

@@ -16,8 +16,8 @@ from dynamodb_server import dynamodb
 from recollect.adapters.objects.folder import FolderObjects
 from recollect.adapters.records.dynamodb.store import DynamoStore
 from recollect.domain.memory import Embedding, Memory
-from recollect.errors import Unavailable
-from recollect.ports.query import Beside
+from recollect.errors import InvalidSettings, Unavailable
+from recollect.ports.query import Beside, Query
 from recollect.ports.records import Scope
 from recollect.ports.steps import Delete, Insert, Update
 from recollect.testing.conformance.makers import NOON, embedding, found, memory, search, session, stored
@@ -148,7 +148,7 @@ def test_storage_that_is_away_keeps_nobody_from_searching(processes: Processes, 
         def put(self, tenant: str, source: Any) -> Any:
             raise Unavailable("the storage is away", remedy="wait")
 
-        def fetch(self, tenant: str, digest: str) -> Any:
+        def read(self, tenant: str, digest: str) -> Any:
             raise Unavailable("the storage is away", remedy="wait")
 
     searched(processes.new(), acme)
@@ -168,6 +168,16 @@ def test_a_segment_goes_when_something_was_erased(processes: Processes, acme: Sc
     assert files(folder) == []
     assert searched(other, acme) == ([], [], [[]])
     assert [path for path in files(folder) if b"zqmarker" in path.read_bytes()] == []
+
+
+def test_who_erases_without_the_storage_of_a_segment_is_told(processes: Processes, acme: Scope) -> None:
+    searched(processes.new(), acme)
+    with closing(DynamoStore(processes.address)) as store:
+        store.count(acme, Query(Memory))
+        store.erase_traces()  # nothing was erased
+        store.transact(acme, [Delete(Memory, "m001")])
+        with pytest.raises(InvalidSettings, match="object storage"):
+            store.erase_traces()
 
 
 def test_a_segment_made_before_an_erasure_is_not_put_in_force_after_it(

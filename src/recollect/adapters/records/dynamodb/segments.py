@@ -47,8 +47,11 @@ class Segments:
         if named is None or (named["i"], named["f"]) != (head.incarnation, format_mark()) or named["q"] > head.seq:
             return None
         try:
-            with self._objects.fetch(_place(tenant, head), named["o"]) as path:
-                file.read_from(path)
+            with self._folder() as folder, (folder / "segment").open("wb") as copy:
+                # read, not fetched: no copy of what may be erased one day is left in a cache of this machine
+                copy.writelines(self._objects.read(_place(tenant, head), named["o"]))
+                copy.flush()
+                file.read_from(folder / "segment")
         except RecollectError as error:  # it is derived, and the table has everything
             log.warning("a segment of the search index cannot be fetched, so the table is read: %s", error.code)
             return None
@@ -102,13 +105,12 @@ class Segments:
         return False
 
     def drop(self, tenant: TenantLog) -> None:
-        """Delete the segment in force if it describes a record that was changed or erased since."""
-        key = _key(tenant)
-        named = tenant.dynamo.get([key]).get(key)
-        if named is None or not any(True for _ in tenant.log_after(named["q"])):
+        """Delete the segment in force if it may describe a record that was changed or erased since."""
+        named = outdated(tenant)
+        if named is None:
             return
         self._objects.delete(f"{tenant.id}@search-{named['i']}", [named["o"]])
-        gone = tenant.dynamo.delete(key, "o = :o", o=named["o"])
+        gone = tenant.dynamo.delete(_key(tenant), "o = :o", o=named["o"])
         try:
             tenant.dynamo.transact([gone], new_id())
         except (TransactionCancelled, TransactionContended):  # a newer one is in force, which has none of it
@@ -127,6 +129,12 @@ class Segments:
         within = str(shared) if self._is_private and shared.is_dir() else None
         with tempfile.TemporaryDirectory(prefix="recollect-", dir=within) as folder:
             yield Path(folder)
+
+
+def outdated(tenant: TenantLog) -> Item | None:
+    """What names the segment in force, if anything was changed since it was made."""
+    named = tenant.dynamo.get([_key(tenant)]).get(_key(tenant))
+    return named if named is not None and any(True for _ in tenant.log_after(named["q"])) else None
 
 
 def _key(tenant: TenantLog) -> Key:

@@ -37,11 +37,12 @@ from recollect.adapters.records.dynamodb.keys import TENANTS
 from recollect.adapters.records.dynamodb.log import TenantLog
 from recollect.adapters.records.dynamodb.replica import Replica, ReplicaVectors
 from recollect.adapters.records.dynamodb.scan import scan_items
-from recollect.adapters.records.dynamodb.segments import SEAL_ROWS, Segments
+from recollect.adapters.records.dynamodb.segments import SEAL_ROWS, Segments, outdated
 from recollect.adapters.records.dynamodb.snapshot import Snapshot
 from recollect.adapters.records.dynamodb.tenant_view import TenantView
 from recollect.adapters.records.dynamodb.transaction import transact
 from recollect.domain.record import RECORDS, Record
+from recollect.errors import InvalidSettings
 from recollect.ports.keys import KeyService
 from recollect.ports.objects import ObjectStore
 from recollect.ports.query import Beside, OneOf, Page, Query, Reading, Row, Spans, TextHit, TextQuery
@@ -178,11 +179,16 @@ class DynamoStore:
 
     def _drop_segments(self) -> None:
         """Of every tenant that this process has to do with: it was one of them that something was erased from."""
-        if self._segments is not None:
-            with self._lock:
-                tenants = list(self._tenants.values())
-            for tenant in tenants:
+        with self._lock:
+            tenants = list(self._tenants.values())
+        for tenant in tenants:
+            if self._segments is not None:
                 self._segments.drop(tenant)
+            elif outdated(tenant) is not None:
+                raise InvalidSettings(
+                    "a copy of the search index with what was erased lies in an object storage that is not set here",
+                    remedy="set `objects` as the processes that search have it, then run `recollect sweep`",
+                )
 
     def scan(self, scope: Scope, needles: Sequence[bytes]) -> Iterator[ScannedPlace]:
         return scan_items(self.dynamo, scope, needles)

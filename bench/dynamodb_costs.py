@@ -1,0 +1,112 @@
+"""What each operation asks of DynamoDB: requests and capacity units, as the emulator of the tests counts them.
+
+    python bench/dynamodb_costs.py [--memories 2500] [--embedder hash]
+
+Memories come in sessions of 50, of ten users and two authors. Nothing is timed. The table in docs/guides/dynamodb.md is
+the output.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import recollect
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+
+from dynamodb_meter import Meter
+from dynamodb_server import dynamodb
+
+CHANCE = random.Random(1)
+WORDS = [f"w{n}" for n in range(3000)]
+Operation = Callable[[Any], object]
+
+
+def text(n: int) -> str:
+    return f"note {n}: " + " ".join(CHANCE.choices(WORDS, k=14))
+
+
+class Costs:
+    def __init__(self, memories: int, embedder: str, folder: Path) -> None:
+        self.memories = memories
+        self._address = dynamodb().new_store()
+        self._given: dict[str, Any] = {"embedder": embedder}
+        self._objects = str(folder)
+
+    def opened(self, *, objects: bool = False) -> Any:
+        given = {**self._given, "objects": self._objects} if objects else self._given
+        return recollect.open(self._address, **given)
+
+    def fill(self) -> None:
+        with self.opened() as mem:
+            for n in range(10):
+                mem.user.add(id=f"u{n}", name=f"u{n}")
+            for talk in range(self.memories // 50):
+                mem.remember_many(self._session(mem, talk))
+
+    def _session(self, mem: Any, talk: int) -> list[dict[str, Any]]:
+        owner = f"u{talk % 10}"
+        session = mem.session.add(user=owner, title=f"talk {talk}").id
+        day = f"2026-01-{1 + talk % 28:02d}"
+        return [
+            {
+                "content": text(50 * talk + n),
+                "session": session,
+                "user": owner,
+                "author": ("ann", "bob")[n % 2],
+                "at": f"{day}T10:{n:02d}:00Z",
+            }
+            for n in range(50)
+        ]
+
+    def show(self, name: str, operation: Operation, *, warm: bool = True, objects: bool = False) -> None:
+        """In a new process; `warm`: where the same was done before, once."""
+        with self.opened(objects=objects) as mem:
+            if warm:
+                operation(mem)
+            mem._core.journal.flush()
+            with Meter(mem._core.store).cost() as cost:
+                operation(mem)
+        print(f"| {name} | {cost.requests} | {cost.read_units:,.0f} | {cost.write_units:,.0f} |", flush=True)
+
+
+def measure(costs: Costs) -> None:
+    costs.fill()
+    newest = costs.opened().list(limit=60).memories
+    talk, one = newest[-1].session, newest[0].id
+    print("| what | requests | read units | write units |\n| --- | --- | --- | --- |")
+    costs.show("`remember`, a sentence", lambda mem: mem.remember(text(0)))
+    costs.show("`remember` with a tag", lambda mem: mem.remember(text(0), tags=["sea"]))
+    costs.show("`remember_many` of 50 in a session", lambda mem: mem.remember_many(costs._session(mem, 0)))
+    costs.show("`remember_many` of 250", lambda mem: mem.remember_many([text(n) for n in range(250)]))
+    costs.show("`list`, ten", lambda mem: mem.list(limit=10))
+    costs.show("`list`, ten of a user with 250", lambda mem: mem.list(limit=10, user="u3"))
+    costs.show("`list`, ten of a session with 50", lambda mem: mem.list(limit=10, session=talk))
+    costs.show("`list`, ten in the order in which they happened", lambda mem: mem.list(limit=10, order="happened"))
+    costs.show("`show`", lambda mem: mem.show(one))
+    costs.show("`stats`", lambda mem: mem.stats())
+    question = f"what of {WORDS[50]} and {WORDS[80]}"
+    costs.show("the first `recall` of a process", lambda mem: mem.recall(question), warm=False)
+    costs.show("the one that stores a segment", lambda mem: mem.recall(question), warm=False, objects=True)
+    costs.show("the first with a segment", lambda mem: mem.recall(question), warm=False, objects=True)
+    costs.show("`recall`, warm", lambda mem: mem.recall(question))
+    costs.show("`recall` of a user, warm", lambda mem: mem.recall(question, user="u3"))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--memories", type=int, default=2500)
+    parser.add_argument("--embedder", default="hash")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        measure(Costs(given.memories, given.embedder, Path(folder)))
+
+
+if __name__ == "__main__":
+    main()
