@@ -172,7 +172,7 @@ def test_counts_are_kept_through_every_kind_of_change(store: DynamoStore, acme: 
             found_ones = store.find(acme, Query(Memory, where)).records
             assert store.count(acme, Query(Memory, where)) == len(found_ones), (steps, wanted)
         for deleted in ("no", "yes", "only"):
-            everything: Query[Memory] = Query(Memory, deleted=deleted)  # type: ignore[arg-type]
+            everything: Query[Memory] = Query(Memory, deleted=deleted)
             counted = Counter(one.status for one in store.find(acme, everything).records)
             assert store.count_by(acme, everything, ("status",)) == {(name,): n for name, n in counted.items()}
         assert store.verify() == []
@@ -216,12 +216,13 @@ def test_no_partition_has_most_of_the_writes_of_a_remember(tmp_path: Path) -> No
         mem.user.add(id="ann", name="Ann")
         talk = mem.session.add(title="talk", user="ann").id
         written: list[Counter[str]] = []
+        store: Any = mem._core.store
 
         def note(params: dict[str, Any], **_: Any) -> None:
             items = [next(iter(one.values())) for one in params["TransactItems"]]
             written.append(Counter((one.get("Item") or one["Key"])["p"]["S"] for one in items))
 
-        mem._core.store.dynamo.client.meta.events.register("provide-client-params.dynamodb.TransactWriteItems", note)
+        store.dynamo.client.meta.events.register("provide-client-params.dynamodb.TransactWriteItems", note)
         mem.remember("the anchor is rusty", user="ann", session=talk, author="ann", tags=["sea"])
         most = max(written, key=lambda one: one.total())
         assert most.total() >= 12
@@ -238,11 +239,12 @@ def test_all_that_a_search_needs_is_read_once(tmp_path: Path) -> None:
         mem.remember_many([f"note {n} on the anchor" for n in range(300)])
     with recollect.open(address, embedder="hash") as mem:
         partitions: Counter[str] = Counter()
+        store: Any = mem._core.store
 
         def note(params: dict[str, Any], **_: Any) -> None:
             partitions[params["ExpressionAttributeValues"][":p"]["S"]] += 1
 
-        mem._core.store.dynamo.client.meta.events.register("provide-client-params.dynamodb.Query", note)
+        store.dynamo.client.meta.events.register("provide-client-params.dynamodb.Query", note)
         assert mem.recall("the anchor of note 7").hits
         read = {name.split("\x1f")[2]: count for name, count in partitions.items() if "\x1fr\x1f" in name}
         assert {"memory": 1, "embedding": 1}.items() <= read.items()

@@ -202,7 +202,7 @@ def test_a_segment_made_before_an_erasure_is_not_put_in_force_after_it(
 
 def test_through_the_client_content_is_swept_and_the_segment_stays(tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr("recollect.adapters.records.dynamodb.segments.SEAL_ROWS", 50)
-    given = {"embedder": "hash", "objects": str(tmp_path / "objects")}
+    given: dict[str, Any] = {"embedder": "hash", "objects": str(tmp_path / "objects")}
     address = dynamodb().new_store()
     with recollect.open(address, **given) as mem:
         mem.remember_many([f"note {n} on the anchor" for n in range(300)])
@@ -211,7 +211,8 @@ def test_through_the_client_content_is_swept_and_the_segment_stays(tmp_path: Pat
         mem.sweep()
         assert len(files(tmp_path / "objects")) == 1
     with recollect.open(address, **given) as mem:
-        meter = Meter(mem._core.store)
+        store: Any = mem._core.store
+        meter = Meter(store)
         with meter.cost() as cost:
             assert mem.recall("the anchor of note 7").hits[0].id == first
         assert cost.by_operation["Query"] > 0
@@ -223,7 +224,7 @@ def test_through_the_client_content_is_swept_and_the_segment_stays(tmp_path: Pat
 
 def test_where_the_store_is_encrypted_so_is_the_segment(tmp_path: Path) -> None:
     key = "ab" * 32
-    given = {"embedder": "hash", "objects": str(tmp_path / "objects"), "key": key}
+    given: dict[str, Any] = {"embedder": "hash", "objects": str(tmp_path / "objects"), "key": key}
     address = dynamodb().new_store()
     with recollect.open(address, **given) as mem:
         mem.remember_many([f"note {n} on the zqmarker" for n in range(300)])

@@ -126,10 +126,19 @@ def _plain(value: Any) -> Any:
 
 
 def _partial(record: type[Record], values: dict[str, Any]) -> Record:
-    """A record with these fields alone; filters look at no others."""
     moments = _moments(record)
     read = {n: datetime.fromisoformat(v) if n in moments and v is not None else v for n, v in values.items()}
-    return record.model_construct(set(read), **read)
+    return partial_record(record, read)
+
+
+def partial_record(record: type[Record], values: dict[str, Any]) -> Record:
+    """A record with these fields alone; whoever gets it looks at no others."""
+    made = record.__new__(record)
+    object.__setattr__(made, "__dict__", values)
+    object.__setattr__(made, "__pydantic_fields_set__", set(values))
+    object.__setattr__(made, "__pydantic_extra__", None)
+    object.__setattr__(made, "__pydantic_private__", None)
+    return made
 
 
 @cache

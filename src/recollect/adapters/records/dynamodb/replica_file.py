@@ -21,7 +21,7 @@ from recollect.adapters.records.common.dialect import json_text, moment_text
 from recollect.adapters.records.common.in_python_queries import by_rarity, facet_values
 from recollect.adapters.records.common.text_terms import terms_of
 from recollect.adapters.records.dynamodb.codec import StoredRecord
-from recollect.adapters.records.dynamodb.facts import Known
+from recollect.adapters.records.dynamodb.facts import Known, partial_record
 from recollect.domain.memory import Embedding
 from recollect.domain.record import RECORDS, Record
 from recollect.domain.text import tokenizer
@@ -81,10 +81,11 @@ class ReplicaFile:
         return int(count)
 
     def has(self, table: str, id: str) -> bool:
-        text = "SELECT 1 FROM kept WHERE name = ? AND id = ?", (table, id)
         if table == EMBEDDINGS:
-            text = "SELECT 1 FROM vectors WHERE id = ? AND died IS NULL", (id,)
-        return bool(list(self._file.execute(*text)))
+            found = self._file.execute("SELECT 1 FROM vectors WHERE id = ? AND died IS NULL", (id,))
+        else:
+            found = self._file.execute("SELECT 1 FROM kept WHERE name = ? AND id = ?", (table, id))
+        return bool(found.fetchall())
 
     def take(self, record: type[Record], id: str, stored: StoredRecord | None) -> None:
         """The record is now this, or gone."""
@@ -242,5 +243,5 @@ def _known(record: type[Record], small: str) -> Known:
     types = _small_fields(record)
     read = {n: datetime.fromisoformat(v) if types.get(n) == "moment" else v for n, v in values.items() if n in types}
     names = frozenset(types) - frozenset(filled)
-    made = record.model_construct(set(names), **{name: read.get(name) for name in names})
+    made = partial_record(record, {name: read.get(name) for name in names})
     return Known(made, names, frozenset(filled))

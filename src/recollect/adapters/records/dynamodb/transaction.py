@@ -24,7 +24,8 @@ from recollect.adapters.records.dynamodb.codec import Item, StoredRecord
 from recollect.adapters.records.dynamodb.facts import facts_of, group_of
 from recollect.adapters.records.dynamodb.keys import SEPARATOR, TENANTS, Key, indexed_fields
 from recollect.adapters.records.dynamodb.log import ENDING, MOST_BYTES, MOST_WRITES, Change, LogHead, TenantLog, size_of
-from recollect.adapters.records.dynamodb.tenant_view import Name, Path, TenantView, values_of
+from recollect.adapters.records.dynamodb.tenant_view import Path, TenantView, values_of
+from recollect.adapters.records.dynamodb.walks import Name
 from recollect.domain.record import RECORDS, Record, Unique, new_id
 from recollect.domain.tenancy import Organization
 from recollect.errors import Closed, InvalidInput, RecollectError, StoreBusy, Unavailable
