@@ -21,7 +21,7 @@ from recollect.domain.conversations import Session
 from recollect.domain.memory import Memory
 from recollect.domain.record import Record, now
 from recollect.domain.tenancy import User
-from recollect.ports.query import Compare, OneOf, Order, Query, equal
+from recollect.ports.query import Compare, IsNull, OneOf, Order, Query, equal
 from recollect.ports.records import Scope
 from recollect.ports.steps import Absent, Delete, Insert, Put, Step, Touch, Update
 from recollect.services.recall.browse import ListRequest
@@ -189,6 +189,29 @@ def test_what_expires_is_counted_one_by_one_and_the_rest_is_not_read(store: Dyna
         assert store.count(acme, Query(Memory, past)) == 391
         assert store.count(acme, Query(Memory, (Compare("expires_at", "<=", later),))) == 9
     assert cost.read_units <= 8
+
+
+def test_a_count_follows_what_another_process_touched(store: DynamoStore, acme: Scope) -> None:
+    """A touch does not move the head, by which others see what changed; but it changes what the head counts."""
+    fill(store, acme, 0, 10)
+    where = search_conditions(ListRequest(), now()).filters()
+    assert store.count(acme, Query(Memory, where)) == 10
+    other = DynamoStore(store.address)
+    other.transact(acme, [Touch(Memory, "m00001", put={"expires_at": now() - timedelta(days=1)})])
+    assert store.count(acme, Query(Memory, where)) == 9
+    other.transact(acme, [Touch(Memory, "m00001", put={"expires_at": None})])
+    assert len(store.find(acme, Query(Memory, where, NEWEST, 10)).records) == 10
+    assert store.verify() == []
+    other.close()
+
+
+def test_what_expires_is_listed_by_its_entries(store: DynamoStore, acme: Scope) -> None:
+    fill(store, acme, 0, 400)
+    store.transact(acme, [Touch(Memory, f"m{n:05}", put={"expires_at": now()}) for n in range(5)])
+    with Meter(store).cost() as cost:
+        page = store.find(acme, Query(Memory, (IsNull("expires_at", wanted=False),), (Order("expires_at"),), 3))
+    assert [one.id for one in page.records] == ["m00000", "m00001", "m00002"]
+    assert cost.read_units <= 10
 
 
 def test_counts_that_are_not_known_are_made_by_reading(store: DynamoStore, acme: Scope) -> None:

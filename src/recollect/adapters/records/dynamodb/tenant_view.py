@@ -48,7 +48,7 @@ from recollect.adapters.records.dynamodb.log import LogHead, TenantLog
 from recollect.adapters.records.dynamodb.walks import EntryWalk, Name, RecordWalk
 from recollect.domain.record import RECORDS, Record
 from recollect.errors import DamagedData, RecollectError, StoreBusy
-from recollect.ports.query import Compare, Filter, Linked, OneOf, Query
+from recollect.ports.query import Compare, Filter, IsNull, Linked, OneOf, Query
 
 R = TypeVar("R", bound=Record)
 T = TypeVar("T")
@@ -98,7 +98,7 @@ class TenantView:
         head = self._tenant.head()
         before, self.head = self.head, head
         if head.is_at(before):
-            return True
+            return head.raw_counts == before.raw_counts  # a touch may have changed what is counted
         self._sharing.clear()
         changed = list(islice(self._tenant.log_after(before.seq), MOST_PATCHES + 1))
         if head.incarnation != before.incarnation or len(changed) > MOST_PATCHES:
@@ -255,8 +255,13 @@ class TenantView:
             if isinstance(one, Linked) and one.wanted and one.by == "id":
                 ids = self._linked(None, one)
                 return ids if len(ids) <= MOST_LINKED else None
-        ranges = [one for one in where if isinstance(one, Compare) and one.field in fields and one.operator != "!="]
-        return self._in_range(table, ranges[0]) if ranges and _is_moment(record, ranges[0].field) else None
+        moments = [field for field in fields if _is_moment(record, field)]
+        for one in where:
+            if isinstance(one, Compare) and one.field in moments and one.operator != "!=":
+                return self._in_range(table, one)
+            if isinstance(one, IsNull) and one.field in moments and not one.wanted:
+                return self._in_span(table, one.field, "", LAST)
+        return None
 
     def _looked_up(self, table: str, field: str, values: Collection[str]) -> list[str]:
         unknown = [(table, field, value) for value in values if (table, field, value) not in self._found]
