@@ -27,7 +27,7 @@ AXE_READY := .node/axe/.ready-4.14.0
 STORE ?= recollect.db
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve browser pooler mariadb test check promise soak lint types bench bench-ask bench-data bench-recall bench-scale bench-secrets docs lock \
+.PHONY: help demo serve browser pooler mariadb test check promise soak lint types bench bench-ask bench-data bench-growth bench-recall bench-scale bench-secrets docs lock \
 	migration golden hooks clean
 
 help:  ## show this list
@@ -94,6 +94,9 @@ bench-recall: $(DEMO_READY)  ## recall quality on every set there is, and what c
 
 bench-scale: $(DEMO_READY)  ## a million vectors, and a year of them; takes long
 	@$(BIN)/python bench/scale.py
+
+bench-growth: $(DEMO_READY)  ## how the work of each operation grows, counted; fails where it grows faster than declared
+	@$(BIN)/python bench/growth.py $(GROWTH)
 
 bench-data: $(BENCH_READY)  ## ten million rows read and profiled beside polars, and the cost of a child process
 	@$(BIN)/python bench/data.py

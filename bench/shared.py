@@ -129,14 +129,15 @@ def key(place: int) -> str:
     return f"m{place:08d}"
 
 
-def corpus(rows: int, users: int = 100, questions: int = 400, seed: int = 7) -> Corpus:
+def corpus(rows: int, users: int = 100, questions: int = 400, seed: int = 7, *, in_turn: int = 1) -> Corpus:
+    """`in_turn`: how many memories a user tells before the next one does."""
     draw, numbers = random.Random(seed), np.random.default_rng(seed)
     pairs = [(area, thing) for area in _AREAS for thing in _THINGS]
     topics = draw.sample(pairs, TOPICS)
     centres = unit(numbers.standard_normal((TOPICS, DIMENSIONS), dtype=np.float32))
     names = [f"user-{number:03d}" for number in range(users)]
     cares = {name: draw.sample(range(TOPICS), TOPICS_OF_A_USER) for name in names}
-    owners = [names[place % users] for place in range(rows)]
+    owners = [names[place // in_turn % users] for place in range(rows)]
     about = [draw.choice(cares[owner]) for owner in owners]
     askers = [names[place % users] for place in range(questions)]
     asked = [draw.choice(cares[asker]) for asker in askers]
