@@ -34,7 +34,7 @@ BATCH = 1_000
 Shape = Literal["constant", "logarithmic", "linear"]
 # A count may be larger by this much without having grown: a page that was just split, a question with one more word.
 SLACK: Mapping[str, int] = {"statements": 1, "rows": 20, "steps": 300, "pages": 20, "vectors": 200, "calls": 500}
-# Every tree may be a level deeper where the store is four times as large: from two to three is half as many pages again.
+# A tree may be a level deeper where the store is four times as large: from two to three, half as many pages again.
 MOST_FOR_A_LEVEL = 1.75
 BY_MEASURE: Mapping[str, Shape] = {"steps": "logarithmic", "pages": "logarithmic"}
 
