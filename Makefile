@@ -27,7 +27,7 @@ AXE_READY := .node/axe/.ready-4.14.0
 STORE ?= recollect.db
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve browser pooler mariadb test check promise soak lint types bench bench-ask bench-data bench-growth bench-recall bench-scale bench-secrets docs lock \
+.PHONY: help demo serve browser pooler mariadb test check promise soak lint types bench bench-ask bench-data bench-growth bench-recall bench-scale bench-secrets bench-year docs lock \
 	migration golden hooks clean
 
 help:  ## show this list
@@ -80,6 +80,7 @@ types: $(TEST_READY)  ## mypy: strict for the code, also over tests and bench
 
 bench: $(BENCH_READY)  ## speed beside other stores and other services, in one run
 	@$(BIN)/python bench/peers.py
+	@$(BIN)/python bench/sessions.py $(SESSIONS)
 	@$(BIN)/python bench/postgres.py
 	@$(BIN)/python bench/stores.py
 	@$(BIN)/python bench/workspaces.py
@@ -97,6 +98,9 @@ bench-scale: $(DEMO_READY)  ## a million vectors, and a year of them; takes long
 
 bench-growth: $(DEMO_READY)  ## how the work of each operation grows, counted; fails where it grows faster than declared
 	@$(BIN)/python bench/growth.py $(GROWTH)
+
+bench-year: $(TEST_READY)  ## a year of memories on SQLite and on PostgreSQL; hours, goes on after a kill: make bench-year YEAR='--share 0.02'
+	@$(BIN)/python bench/year.py $(YEAR)
 
 bench-data: $(BENCH_READY)  ## ten million rows read and profiled beside polars, and the cost of a child process
 	@$(BIN)/python bench/data.py

@@ -62,8 +62,8 @@ def recollect(folder: Path, data: Corpus) -> Iterator[Served]:
     settings |= {"SERVER__RATE_PER_MINUTE": str(10**9)}
     environment = {**os.environ, **{f"RECOLLECT_{name}": value for name, value in settings.items()}}
     command = [sys.executable, "-m", "recollect", "serve", str(folder / "x.db"), "--port", "0"]
-    with (folder / "log").open("w+") as log, _started(command, environment, log):
-        _wait(lambda: "listens on" in (folder / "log").read_text())
+    with (folder / "log").open("w+") as log, started(command, environment, log):
+        wait(lambda: "listens on" in (folder / "log").read_text())
         said = (folder / "log").read_text()
         key, port = (folder / "x.db.owner-key").read_text().strip(), int(re.findall(r"listens on \S+:(\d+)", said)[0])
         served = Served(
@@ -86,9 +86,9 @@ def recollect(folder: Path, data: Corpus) -> Iterator[Served]:
 
 @contextmanager
 def bare(folder: Path, data: Corpus) -> Iterator[Served]:
-    port = _free_port()
-    with _started([sys.executable, __file__, "--bare", str(port)], dict(os.environ), subprocess.DEVNULL):
-        _wait(lambda: _listens(port))
+    port = free_port()
+    with started([sys.executable, __file__, "--bare", str(port)], dict(os.environ), subprocess.DEVNULL):
+        wait(lambda: listens(port))
         yield Served(
             port,
             {},
@@ -114,11 +114,11 @@ def serve_bare(port: int) -> None:
 def chroma(folder: Path, data: Corpus) -> Iterator[Served]:
     from recollect.testing.fakes import HashEmbedder
 
-    embedder, port = HashEmbedder(DIMENSIONS), _free_port()
+    embedder, port = HashEmbedder(DIMENSIONS), free_port()
     program = shutil.which("chroma", path=str(Path(sys.executable).parent)) or "chroma"
     command = [program, "run", "--path", str(folder / "chroma"), "--port", str(port)]
-    with _started(command, {**os.environ, "ANONYMIZED_TELEMETRY": "False"}, subprocess.DEVNULL):
-        _wait(lambda: _listens(port))
+    with started(command, {**os.environ, "ANONYMIZED_TELEMETRY": "False"}, subprocess.DEVNULL):
+        wait(lambda: listens(port))
         collections = "/api/v2/tenants/default_tenant/databases/default_database/collections"
         served = Served(port, {}, lambda n: ("", {}), lambda n: ("", {}))
         home = f"{collections}/{ask(served, collections, {'name': 'bench'})['id']}"
@@ -144,7 +144,7 @@ def missing() -> set[str]:
 
 
 @contextmanager
-def _started(command: list[str], environment: dict[str, str], output: Any) -> Iterator[None]:
+def started(command: list[str], environment: dict[str, str], output: Any) -> Iterator[None]:
     process = subprocess.Popen(command, env=environment, stdout=output, stderr=output)
     try:
         yield
@@ -157,7 +157,7 @@ def _started(command: list[str], environment: dict[str, str], output: Any) -> It
             process.wait()
 
 
-def _wait(ready: Callable[[], bool], seconds: float = 90.0) -> None:
+def wait(ready: Callable[[], bool], seconds: float = 90.0) -> None:
     deadline = time.monotonic() + seconds
     while not ready():
         if time.monotonic() > deadline:
@@ -165,14 +165,14 @@ def _wait(ready: Callable[[], bool], seconds: float = 90.0) -> None:
         time.sleep(0.05)
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port
 
 
-def _listens(port: int) -> bool:
+def listens(port: int) -> bool:
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 

@@ -113,9 +113,10 @@ class Corpus:
             mem.session.add(id=session, user=user)
 
     def vector(self, text: str) -> Vectors:
-        asked = _QUESTION.search(text)  # a question is also asked in the first person of whom it names
-        place = ~int(asked[1]) if asked else self.places[text]
-        vector: NDArray[np.float32] = self.vectors[place] if place >= 0 else self.question_vectors[~place]
+        number = question_number(text)
+        vector: NDArray[np.float32] = (
+            self.vectors[self.places[text]] if number is None else self.question_vectors[number]
+        )
         return vector
 
     def nearest(self, question: int, stored: int, limit: int) -> set[int]:
@@ -125,6 +126,12 @@ class Corpus:
         return set(mine[np.argsort(-similarity)[:limit]].tolist())
 
 
+def question_number(text: str) -> int | None:
+    """Which question a text is: each is also asked in the first person of whom it names."""
+    asked = _QUESTION.search(text)
+    return int(asked[1]) if asked else None
+
+
 def key(place: int) -> str:
     return f"m{place:08d}"
 
@@ -132,8 +139,7 @@ def key(place: int) -> str:
 def corpus(rows: int, users: int = 100, questions: int = 400, seed: int = 7, *, in_turn: int = 1) -> Corpus:
     """`in_turn`: how many memories a user tells before the next one does."""
     draw, numbers = random.Random(seed), np.random.default_rng(seed)
-    pairs = [(area, thing) for area in _AREAS for thing in _THINGS]
-    topics = draw.sample(pairs, TOPICS)
+    about_what = topics(draw, TOPICS)
     centres = unit(numbers.standard_normal((TOPICS, DIMENSIONS), dtype=np.float32))
     names = [f"user-{number:03d}" for number in range(users)]
     cares = {name: draw.sample(range(TOPICS), TOPICS_OF_A_USER) for name in names}
@@ -142,12 +148,16 @@ def corpus(rows: int, users: int = 100, questions: int = 400, seed: int = 7, *, 
     askers = [names[place % users] for place in range(questions)]
     asked = [draw.choice(cares[asker]) for asker in askers]
     return Corpus(
-        [_sentence(draw, topics[topic], place) for place, topic in enumerate(about)],
+        [sentence(draw, about_what[topic], place) for place, topic in enumerate(about)],
         owners,
         near(numbers, centres, np.array(about)),
-        [(askers[place], _question(draw, topics[topic], place)) for place, topic in enumerate(asked)],
+        [(askers[place], question(draw, about_what[topic], place)) for place, topic in enumerate(asked)],
         near(numbers, centres, np.array(asked)),
     )
+
+
+def topics(draw: random.Random, count: int) -> list[tuple[str, str]]:
+    return draw.sample([(area, thing) for area in _AREAS for thing in _THINGS], count)
 
 
 def unit(vectors: Vectors) -> Vectors:
@@ -159,7 +169,7 @@ def near(numbers: np.random.Generator, centres: Vectors, chosen: NDArray[Any], s
     return unit(centres[chosen] + noise * np.float32(spread / np.sqrt(centres.shape[1])))
 
 
-def _sentence(draw: random.Random, topic: tuple[str, str], place: int) -> str:
+def sentence(draw: random.Random, topic: tuple[str, str], place: int) -> str:
     """8 to 25 words; the number makes it the only one of its kind, as a ticket or an order number does."""
     area, thing = topic
     parts = [draw.choice(_PEOPLE), draw.choice(_VERBS), "the", area, thing, f"number {place}", draw.choice(_TIMES)]
@@ -168,7 +178,7 @@ def _sentence(draw: random.Random, topic: tuple[str, str], place: int) -> str:
     return " ".join(parts) + "."
 
 
-def _question(draw: random.Random, topic: tuple[str, str], place: int) -> str:
+def question(draw: random.Random, topic: tuple[str, str], place: int) -> str:
     area, thing = topic
     return f"What did {draw.choice(_PEOPLE)} say about the {area} {thing} {draw.choice(_TIMES)} (question {place})?"
 

@@ -1,15 +1,18 @@
 """The benchmarks run through at a tiny size: they are promises' evidence, so they must not rot.
 
-Six of the eleven each day, others with each seed; all in a soak.
+Six of the thirteen each day, others with each seed; all in a soak.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import platform
+import signal
 import subprocess
 import sys
+import time
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 from types import ModuleType
@@ -18,6 +21,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import recollect
 from seeds import SOAK, some
 
 BENCH = Path(__file__).resolve().parents[2] / "bench"
@@ -25,7 +29,7 @@ BENCH = Path(__file__).resolve().parents[2] / "bench"
 
 BENCHES = (
     *("peers", "service", "scale", "postgres", "stores", "checkpoints", "workspaces", "data", "secret_masking"),
-    *("runtime", "langgraph"),
+    *("runtime", "langgraph", "sessions", "year"),
 )
 TODAY = some(6, BENCHES, "benchmarks")
 
@@ -214,3 +218,70 @@ def test_runs_are_measured(tmp_path: Path) -> None:
     assert report["step"]["per_second"] > 0
     assert report["long_run"]["claim"]["count"] == 3
     assert str(tmp_path.parent) not in json.dumps(report)
+
+
+@in_turn("sessions")
+def test_every_operation_is_measured_at_every_size_beside_its_floor(tmp_path: Path) -> None:
+    sizes = ("--sizes", "100", "300", "--times", "3", "--seconds", "1", "--processes", "1", "2")
+    run("sessions.py", *sizes, "--out", str(tmp_path))
+    report = json.loads((tmp_path / "sessions.json").read_text())
+    small, large = (report["sizes"][size] for size in ("100", "300"))
+    assert list(small["operations"]) == list(large["operations"])
+    assert all(one["cpu_ms"] > 0 for one in large["operations"].values())
+    assert large["floors"]["codes, all"] > 2 * small["floors"]["codes, all"] > 0
+    assert large["cold"]["open and first recall"]["cpu_ms"] > 0
+    assert set(report["processes"]) == {"1", "2"}
+    assert report["floors"]["bare HTTP"]["p50_ms"] > 0
+    drawn = ElementTree.parse(tmp_path / "sessions.svg").getroot()
+    assert len(drawn.findall("{*}path[@stroke-width]")) >= 2 * len(large["operations"])
+    assert platform.node() not in json.dumps(report)
+    assert str(tmp_path.parent) not in json.dumps(report)
+
+
+def year_command(folder: Path, *options: str) -> list[str]:
+    """Three batches."""
+    sizes = ("--share", "0.0008", "--dimensions", "32", "--folder", str(folder), "--out", str(folder / "out"))
+    return [sys.executable, str(BENCH / "year.py"), *sizes, *options]
+
+
+def loaded(folder: Path) -> int:
+    progress = folder / "sqlite" / "progress.json"
+    return int(json.loads(progress.read_text())["loaded"]) if progress.exists() else 0
+
+
+@in_turn("year")
+def test_a_killed_run_goes_on_where_it_was(tmp_path: Path) -> None:
+    """Killed as soon as a batch is stored."""
+    started = subprocess.Popen(
+        year_command(tmp_path, "--stores", "sqlite"), stdout=subprocess.DEVNULL, start_new_session=True
+    )
+    while not loaded(tmp_path):
+        assert started.poll() is None
+        time.sleep(0.01)
+    os.killpg(started.pid, signal.SIGKILL)
+    started.wait()
+    before = loaded(tmp_path)
+    assert before < 3000
+    done = subprocess.run(year_command(tmp_path, "--stores", "sqlite"), capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    (report,) = json.loads((tmp_path / "out" / "year.json").read_text())
+    assert (report["memories"], report["vectors"], report["reads"]) == (3000, 1500, 300)
+    found = report["measured"]
+    assert 250 <= found["prune of a month"]["memories"] < 260  # time goes on while it is measured
+    assert found["backup"]["gb"] > 0
+    assert found["recall, one user's"]["cpu_ms"] > 0
+    with recollect.open(tmp_path / "sqlite" / "year.db", embedder="none") as mem:
+        # Nothing twice and nothing lost: all but the month, and those that were forgotten, erased and added meanwhile.
+        assert abs(mem.list(limit=1).total - 2750) < 160
+
+
+@pytest.mark.skipif(not SOAK, reason="takes a minute: runs with RECOLLECT_SOAK=1")
+def test_postgres_is_measured_and_its_server_goes_on_with_its_data(tmp_path: Path) -> None:
+    for _ in range(2):
+        done = subprocess.run(
+            year_command(tmp_path, "--stores", "postgres"), capture_output=True, text=True, timeout=600
+        )
+        assert done.returncode == 0, done.stderr
+    (report,) = json.loads((tmp_path / "out" / "year.json").read_text())
+    assert report["measured"]["recall, one user's"]["server_cpu_ms"] > 0
+    assert report["measured"]["disk"]["store_gb"] > 0
