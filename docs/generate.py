@@ -67,6 +67,8 @@ def pages() -> dict[Path, str]:
         reference / "kinds.md": kinds_page(),
         reference / "citations.md": citations_page(),
         HERE / "measured.md": measured_page(),
+        HERE / "growth.md": sibling("figures").growth_page(),
+        HERE / "scale.md": sibling("figures").with_capacity((HERE / "scale.md").read_text(encoding="utf-8")),
         SOURCE / "interfaces" / "client.pyi": client_stubs(),
     }
     if README.exists():
@@ -689,7 +691,8 @@ def measured_page() -> str:
         "# Measured\n\nWritten by `make docs` from the last run of each benchmark (bench/results, which say on what "
         "machine). Others stand beside us in the same run, with the same data. Times are medians.\n\n"
     )
-    return said + table(_HEADINGS, _rows(_READERS))
+    year = sibling("figures").year_section()
+    return said + table(_HEADINGS, _rows(_READERS)) + (f"\n{year}" if year else "")
 
 
 _HEADINGS = ("what", "figure", "measured by")

@@ -12,8 +12,10 @@ import platform
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import xml.etree.ElementTree as ElementTree
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -275,13 +277,21 @@ def test_a_killed_run_goes_on_where_it_was(tmp_path: Path) -> None:
         assert abs(mem.list(limit=1).total - 2750) < 160
 
 
+@pytest.fixture
+def folder_of_a_server() -> Iterator[Path]:
+    """PostgreSQL runs as another user, who may not look into the folders of the tests."""
+    with tempfile.TemporaryDirectory() as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
+
+
 @pytest.mark.skipif(not SOAK, reason="takes a minute: runs with RECOLLECT_SOAK=1")
-def test_postgres_is_measured_and_its_server_goes_on_with_its_data(tmp_path: Path) -> None:
+def test_postgres_is_measured_and_its_server_goes_on_with_its_data(folder_of_a_server: Path) -> None:
     for _ in range(2):
         done = subprocess.run(
-            year_command(tmp_path, "--stores", "postgres"), capture_output=True, text=True, timeout=600
+            year_command(folder_of_a_server, "--stores", "postgres"), capture_output=True, text=True, timeout=600
         )
         assert done.returncode == 0, done.stderr
-    (report,) = json.loads((tmp_path / "out" / "year.json").read_text())
+    (report,) = json.loads((folder_of_a_server / "out" / "year.json").read_text())
     assert report["measured"]["recall, one user's"]["server_cpu_ms"] > 0
     assert report["measured"]["disk"]["store_gb"] > 0
