@@ -21,6 +21,7 @@ from recollect.adapters.records.sqlite.store import SqliteStore
 from recollect.domain.agents import Agent
 from recollect.domain.conversations import Session
 from recollect.domain.memory import Memory
+from recollect.domain.record import RECORDS
 from recollect.domain.tenancy import Organization
 from recollect.errors import DamagedData, InvalidInput, NewerStore, NotARecollectStore, StoreBusy, StoreError, StoreFull
 from recollect.ports.query import Compare, IsNull, OneOf, Query, TextQuery
@@ -458,6 +459,77 @@ def test_no_byte_is_left_of_what_was_deleted_once_traces_are_erased(path: Path, 
     left = b"".join(file.read_bytes() for file in path.parent.iterdir())
     assert b"xyzzy" not in left
     assert b"kept number 49" in left
+
+
+@pytest.fixture
+def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Merges of a small index are of many steps, too."""
+    monkeypatch.setattr(SqliteStore, "pages_at_once", 2)
+
+
+def merged(store: SqliteStore) -> Callable[[], int]:
+    """How many steps of merging were run since."""
+    steps = 0
+
+    def count(cursor: apsw.Cursor, statement: str, values: object) -> bool:
+        nonlocal steps
+        steps += "'merge'" in statement
+        return True
+
+    store._tables._connection.exec_trace = count
+    return lambda: steps
+
+
+def words(start: int, count: int) -> list[Memory]:
+    return [
+        memory(ACME, f"m{number}", f"word{number} seen on day{number % 700}") for number in range(start, start + count)
+    ]
+
+
+def test_nothing_is_left_when_a_merge_had_copied_what_is_deleted(
+    path: Path, store: SqliteStore, small_steps: None
+) -> None:
+    """A merge that had begun ends with what it copied: the index is written once more."""
+    found(store, "acme")
+    first = "0000171717xyzzy"  # of all words: what is merged first
+    stored(store, ACME, memory(ACME, "secret", f"{first} xyzzyplugh"), *words(0, 1000))
+    stored(store, ACME, *words(1000, 1000))
+    assert store._writer.run(lambda: store._tables.begin_merging(["memory"], 2)) == ["memory"]
+    assert store._writer.run(lambda: store._tables.merge_text("memory", 2))
+    pieces = "SELECT count(DISTINCT segid) FROM memory_text_idx"
+    assert store._read_rows(pieces) == [(3,)]  # the two that are merged, and what has been made of them
+    store.transact(ACME, [Delete(Memory, "secret")])
+    store.erase_traces()
+    assert b"xyzzy" not in b"".join(file.read_bytes() for file in path.parent.iterdir())
+    assert search(store, ACME, "word77") == ["m77"]
+    assert store.verify() == []
+
+
+def test_others_write_while_traces_are_erased(store: SqliteStore, small_steps: None) -> None:
+    """Each step of merging is a transaction of its own: a write waits for one of them, not for all."""
+    found(store, "acme")
+    stored(store, ACME, *words(0, 1000))
+    stored(store, ACME, *words(1000, 1000))
+    store.transact(ACME, [Delete(Memory, "m7")])
+    steps, seen = merged(store), list[int]()
+    with ThreadPoolExecutor(1) as other:
+        erasing = other.submit(store.erase_traces)
+        while not erasing.done():
+            stored(store, ACME, memory(ACME, f"meanwhile{len(seen)}", f"more {len(seen)}"))
+            seen.append(steps())
+        erasing.result()
+    assert len({step for step in seen if 0 < step < steps()}) > 3, seen
+    assert store.verify() == []
+
+
+def test_erasing_traces_again_merges_nothing(store: SqliteStore, small_steps: None) -> None:
+    found(store, "acme")
+    stored(store, ACME, *words(0, 1000))
+    store.erase_traces()
+    steps = merged(store)
+    store.erase_traces()
+    searched = sum(1 for record in RECORDS.values() if record.shape.text)
+    assert steps() == searched  # each is asked whether there is something to do
 
 
 def test_verify_finds_what_the_text_index_lacks_and_mend_makes_it_again(path: Path, store: SqliteStore) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import groupby
 from pathlib import Path
 from typing import TypeVar, cast
@@ -91,6 +91,7 @@ _log = logging.getLogger("recollect.sqlite")
 class SqliteStore(SqlReads):
     scans_files = True
     dialect = DIALECT
+    pages_at_once = 500  # of a text index, merged in one transaction: some 30 ms
 
     def __init__(
         self,
@@ -290,7 +291,7 @@ class SqliteStore(SqlReads):
     def erase_traces(self) -> None:
         """Leave no byte of what was deleted: merge the text indexes and empty the write-ahead log."""
         with translated_errors(self.path):
-            self._writer.run(self._tables.merge_text)
+            self._merge_text()
             self._tables.keeping.look_first()
             with self._readers.one() as connection:
                 is_empty = emptied_log(connection)
@@ -299,6 +300,20 @@ class SqliteStore(SqlReads):
                 f"what was deleted is gone, but its bytes are still in the log: somebody reads '{self.path.name}'",
                 remedy="they go with the next erase, or when the store is closed",
             )
+
+    def _merge_text(self) -> None:
+        """Write the text indexes anew without what was deleted, in transactions of a few megabytes.
+
+        In one ('optimize') it took seconds at a million memories, during which nobody else could write, and the log
+        grew as large as the index. Twice: a merge that had begun before may have copied what was deleted since, and
+        ends with it; the second time there is nothing to do unless that was so.
+        """
+        tables = sorted(table for table, record in RECORDS.items() if record.shape.text)
+        for _ in range(2):
+            tables = self._writer.run(partial(self._tables.begin_merging, tables, self.pages_at_once))
+            for table in tables:
+                while self._writer.run(partial(self._tables.merge_text, table, self.pages_at_once)):
+                    pass
 
     def scan(self, scope: Scope, needles: Sequence[bytes]) -> Iterator[ScannedPlace]:
         """Every file of the store; but what locks it has only numbers in it, and closing it would undo the locks."""
@@ -556,9 +571,15 @@ class _Tables(SqlTables[int]):
         self._remakes_tables = self._is_text_changed = True
         return rebuild_text(self._connection, self.codec)
 
-    def merge_text(self) -> None:
-        for table in sorted(table for table, record in RECORDS.items() if record.shape.text):
-            self.run(f"INSERT INTO {quoted(table + '_text')}({quoted(table + '_text')}) VALUES ('optimize')")
+    def begin_merging(self, tables: Sequence[str], pages: int) -> list[str]:
+        """Those of the tables whose text index is not in one piece, or has something deleted in it."""
+        return [table for table in tables if self.merge_text(table, -pages)]
+
+    def merge_text(self, table: str, pages: int) -> bool:
+        """A step of merging; False if there was nothing to do. With a negative number it is the first of all."""
+        before, name = self._connection.total_changes(), quoted(table + "_text")
+        self.run(f"INSERT INTO {name}({name}, rank) VALUES ('merge', ?)", (pages,))
+        return self._connection.total_changes() - before > 1  # as the documentation of FTS5 says to ask
 
 
 class SqliteVectors:
