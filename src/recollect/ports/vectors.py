@@ -63,6 +63,14 @@ class VectorSnapshot(Protocol):
 
 
 @runtime_checkable
+class CountsLiving(Protocol):
+    """A snapshot that tells how many rows live without naming them: whether a segment has dead rows is seen by it."""
+
+    def living_sum(self, after: int, upto: int) -> tuple[int, int]:
+        """How many seqs `living_seqs` would give, and their sum."""
+
+
+@runtime_checkable
 class VectorTruth(Protocol):
     """Where a derived index reads the vectors from: most record stores."""
 

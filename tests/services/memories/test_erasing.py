@@ -16,10 +16,12 @@ import pytest
 import recollect
 import recollect.services
 from every_store import EVERY_STORE
+from recollect.adapters.vectors.embedded.segment import open_segment
 from recollect.domain.audit import Erasure
 from recollect.errors import NotFound, StoreFull
 from recollect.ports.query import Query
 from recollect.services.erasure import owed
+from recollect.testing.statements import sqlite_statements
 
 MARK = "xyzzyplugh"
 
@@ -147,3 +149,22 @@ def test_swept_items_whose_traces_could_not_be_overwritten_stay_owed(
         mend()
         mem.sweep()
         assert owed(mem._tenant) == 0
+
+
+def test_what_had_no_vector_is_erased_without_reading_the_index_of_the_others(tmp_path: Path) -> None:
+    """Their number tells that all are alive; where one is not, the segment is written anew without it."""
+    vectors = {f"m{number}": [1.0, float(number)] for number in range(5)}
+    with sqlite_statements() as seen, recollect.open(tmp_path / "s.db", embedder="none") as mem:
+        for id, vector in vectors.items():
+            mem.remember(f"memory {id}", id=id, vector=vector, vector_model="own")
+        mem.remember("without a vector", id="plain")
+        mem.reindex()
+        mem._core.vectors.refresh()
+        seen.clear()
+        mem.erase("plain")
+        named = "SELECT _seq FROM embedding WHERE _seq >"
+        assert not [statement for statement in seen if statement.startswith(named)]
+        mem.erase("m3")
+        assert [statement for statement in seen if statement.startswith(named)]
+    (segment,) = (tmp_path / "s.db.index").glob("*.seg")
+    assert open_segment(segment).rows == 4

@@ -613,6 +613,11 @@ class SqliteVectors:
         text = f"SELECT {VECTOR_COLUMNS} FROM carray(?) c CROSS JOIN embedding e ON e._seq = c.value"
         return vector_rows(self._connection.execute(text, (wanted,)).fetchall())
 
+    def living_sum(self, after: int, upto: int) -> tuple[int, int]:
+        text = "SELECT count(*), coalesce(sum(_seq), 0) FROM embedding WHERE _seq > ? AND _seq <= ?"
+        count, total = self._connection.execute(text, (after, upto)).get
+        return count, total
+
     def living_seqs(self, after: int, upto: int) -> Iterable[int]:
         text = "SELECT _seq FROM embedding WHERE _seq > ? AND _seq <= ? ORDER BY _seq"
         return (seq for (seq,) in self._connection.execute(text, (after, upto)))
