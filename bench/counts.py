@@ -59,7 +59,7 @@ def counting() -> Iterator[Work]:
     try:
         yield work
     finally:
-        threading.setprofile(None)  # type: ignore[arg-type]
+        threading.setprofile(None)
         kernels.hamming, kernels.dots = hamming, dots
         apsw.connection_hooks.remove(work.watch)
 

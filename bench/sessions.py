@@ -252,6 +252,7 @@ def embedding_ms() -> dict[str, float]:
     """What the built-in model takes for a question."""
     with tempfile.TemporaryDirectory() as folder, recollect.open(Path(folder) / "x.db") as mem:
         embedder = mem._core.embedder
+        assert embedder is not None, "the default is the built-in model"
         embedder.embed_query("warm")
         used = time.process_time()
         spent = timed(
