@@ -205,8 +205,14 @@ class ServerSettings(_Settings):
 
     host: str = Field("127.0.0.1", description="The address to listen on; any other than loopback requires API keys")
     port: int = Field(7070, ge=0, le=65535, description="The port to listen on; 0 picks a free one")
-    threads: int = Field(8, ge=1, le=256, description="How many requests are processed at once")
-    waiting: int = Field(256, ge=0, description="How many more requests may wait; further ones get 503")
+    workers: int = Field(
+        1,
+        ge=0,
+        le=64,
+        description="How many processes serve on the one port, on Unix; 0: one per CPU core. Not for DuckDB and memory://",
+    )
+    threads: int = Field(8, ge=1, le=256, description="How many requests each worker processes at once")
+    waiting: int = Field(256, ge=0, description="How many more requests may wait for a worker; further ones get 503")
     connections: int = Field(1000, ge=1, description="How many connections may be open at once; further ones get 503")
     connections_per_client: int = Field(
         256, ge=1, description="How many connections one client may have; proxies in `proxies` are not limited"
@@ -525,6 +531,18 @@ def load(source: str | Path | None = None, **given: Any) -> Settings:
         raise InvalidSettings(
             f"the settings are not valid: {describe(error)}", remedy="see docs/reference/settings.md"
         ) from None
+
+
+def handed_on(settings: Settings) -> dict[str, Any]:
+    """Settings for another process of the same service, as JSON has them: with the keys, so for nobody else to see."""
+    values = settings.model_dump(mode="json", exclude_unset=True)
+    secrets = {name: getattr(settings, name) for name in ("key", "previous_key")}
+    return values | {name: one.get_secret_value() for name, one in secrets.items() if one is not None}
+
+
+def received(values: Values) -> Settings:
+    """The settings that were handed on; nothing of the environment is read again."""
+    return Settings.model_validate(values)
 
 
 def written_secrets(source: str | Path | None) -> list[str]:

@@ -67,7 +67,7 @@ def test_nothing_that_is_printed_holds_the_key(tmp_path: Path) -> None:
     script = (
         "from recollect import app; from recollect.interfaces import serve; from recollect.settings import load\n"
         "settings = load('s.db', embedder='hash'); core = app.build(settings)\n"
-        "serve._prepare(core, settings); serve._prepare(core, settings); app.close(core)"
+        "serve.prepare(core, settings); serve.prepare(core, settings); app.close(core)"
     )
     done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=True)
     key = (tmp_path / "s.db.owner-key").read_text().strip()

@@ -20,11 +20,13 @@ from recollect.app.backups import StoreBackups
 from recollect.app.cold import ObjectPlaces
 from recollect.app.data import EngineOnDemand
 from recollect.app.keys import key_service
+from recollect.app.keys import with_printed_keys as with_printed_keys
 from recollect.app.models import embedders_of, language_model_of, query_ranker, question_encoder
 from recollect.app.objects import object_store
 from recollect.app.on_demand import OnDemand
 from recollect.app.stores import Opened, check_store, file_of, record_store, refuse_missing, turn_of
 from recollect.app.stores import key_file_of as key_file_of
+from recollect.app.stores import refuse_workers as refuse_workers
 from recollect.app.vectors import vector_store
 from recollect.domain.audit import AccessLog
 from recollect.domain.cold import ColdRecord

@@ -47,7 +47,8 @@ class Background:
     """Looks every few seconds for something to do; what fails is logged and tried again later.
 
     `own_work` is done each time by every process; all else by the one that holds the store's lease. `count` is told
-    of each task, and whether it was done.
+    of each task, and whether it was done. `holder` names the holder of the lease: who takes the place of a process that
+    has ended, under its name, need not wait until its lease runs out.
     """
 
     def __init__(
@@ -56,11 +57,12 @@ class Background:
         schedule: Schedule,
         own_work: Mapping[str, Callable[[], object]] = MappingProxyType({}),
         count: Callable[[str, bool], None] = lambda task, is_done: None,
+        holder: str | None = None,
     ) -> None:
         self._core = core
         self._tasks = tuple(tasks_of(core, schedule))
         self._own_work, self._count = own_work, count
-        self._lease = StoreLease(core, min(schedule.lease_seconds, 86_400.0))
+        self._lease = StoreLease(core, min(schedule.lease_seconds, 86_400.0), holder)
         self._makes_backups = schedule.backups
         self._due: dict[tuple[str, str], float] = {}
         self._process = os.getpid()

@@ -7,6 +7,8 @@ import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from pydantic import SecretStr
+
 from recollect.app.plugins import Group, is_installed, made
 from recollect.app.stores import file_of
 from recollect.errors import InvalidSettings
@@ -47,6 +49,17 @@ def key_service(settings: Settings) -> KeyService | None:
     if current is None:
         raise InvalidSettings("previous_key is set, and key is not", remedy="set the key that replaces it as `key`")
     return KeyAndPrevious(current, MasterKey(previous))
+
+
+def with_printed_keys(settings: Settings) -> Settings:
+    """The same settings with what their key commands print, which may ask somebody: they are run once."""
+    printed = {
+        f"{prefix}{name}": SecretStr(key_text(settings, prefix) or "") if name == "key" else None
+        for prefix in ("", "previous_")
+        if getattr(settings, f"{prefix}key_command") is not None
+        for name in ("key", "key_command")
+    }
+    return settings.model_copy(update=printed)
 
 
 def _current(settings: Settings) -> KeyService | None:

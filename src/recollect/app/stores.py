@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 from urllib.parse import unquote, urlsplit
 
 from recollect.app.plugins import is_installed, made, package_of
-from recollect.errors import DamagedData, InvalidSettings, MissingExtra, NotFound, StoreReadOnly
+from recollect.errors import DamagedData, InvalidSettings, MissingExtra, NotFound, StoreReadOnly, Unsupported
 from recollect.ports.keys import KeyService
 from recollect.ports.records import ReadsAtOnce, RecordStore, missing_verbs
 
@@ -119,6 +119,16 @@ def refuse_missing(address: str) -> None:
         raise NotFound(
             f"there is no store '{path.absolute()}'",
             remedy="give another path with --store or $RECOLLECT_STORE; `recollect remember` creates a new store",
+        )
+
+
+def refuse_workers(address: str, what: str = "") -> None:
+    """Raise Unsupported if only one process can have the store open; what a package adds says so when it is open."""
+    what = what or {"memory": "a store in memory", "duckdb": "a DuckDB file"}.get(_scheme_of(address), "")
+    if what:
+        raise Unsupported(
+            f"{what} can be open in one process only, so one worker can serve it",
+            remedy="set server.workers to 1, or move to SQLite or PostgreSQL: recollect copy FROM TO",
         )
 
 

@@ -1,9 +1,13 @@
-"""`recollect serve`: one process with the API, the console and MCP over HTTP, and the work behind them."""
+"""`recollect serve`: the API, the console and MCP over HTTP, and the work behind them.
+
+In one process, or in several workers on one port (workers/supervisor.py), each of which is all of this.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import signal
 import socket
 import sys
@@ -32,6 +36,8 @@ if TYPE_CHECKING:
     from starlette.applications import Starlette
 
     from recollect.interfaces.http.app import Service
+    from recollect.interfaces.http.counts import Counts
+    from recollect.interfaces.http.metrics import Metrics
 
 OWN_FILES = 256  # kept back from connections: the store, the index, the models
 STOP_SECONDS = 30  # for those who are still sending or reading; what is at work in a thread is always finished
@@ -45,6 +51,9 @@ class ServeRequest(Request):
     )
     host: str | None = Field(None, description="The address to listen on; overrides the settings")
     port: int | None = Field(None, ge=0, le=65535, description="The port to listen on; overrides the settings")
+    workers: int | None = Field(
+        None, ge=0, le=64, description="How many processes serve; 0: one per CPU core; overrides the settings"
+    )
 
 
 class Served(Reply):
@@ -59,59 +68,111 @@ def serve(request: ServeRequest, progress: Progress | None = None) -> Served:
         import mcp  # noqa: F401 - one of its interfaces
         import uvicorn
 
-        from recollect.interfaces.http.connection_limits import Connections
         from recollect.interfaces.http.log_lines import show_logs
     except ImportError:
         raise MissingExtra("the web server is not installed", remedy="pip install 'recollect[server]'") from None
-    given = {name: value for name in ("host", "port") if (value := getattr(request, name)) is not None}
-    settings = load(request.settings, server=given or None)
-    core = app.traced(app.build(settings))
-    try:
-        _prepare(core, settings)
-        with _listening(settings.server) as (listener, address):
-            connections = Connections(settings.server, _connection_limit(settings.server.connections))
+    settings = settings_of(request)
+    if worker_count(settings.server) > 1:
+        from recollect.interfaces.workers.serving import serve_with_workers
+
+        serve_with_workers(request, settings)
+        return Served(stopped="by request")
+    with opened(settings) as core:
+        prepare(core, settings)
+        with listening(settings.server) as (listener, address):
             served = application(core, settings)
-            config = uvicorn.Config(
-                served,
-                http=connections.protocol,  # type: ignore[arg-type]
-                ws="none",
-                log_config=None,
-                lifespan="on",
-                server_header=False,
-                proxy_headers=False,  # http/client_address.py does it; uvicorn believes whoever is on this machine
-                timeout_graceful_shutdown=STOP_SECONDS,
-            )
-            server = uvicorn.Server(config)
-            with (
-                _stopped_by_signals(server, served.state.service),
-                asyncio.Runner(loop_factory=config.get_loop_factory()) as runner,
-            ):
+            server = uvicorn.Server(web_config(served, settings.server))
+            with _stopped_by_signals(server, served.state.service):
                 print(f"Recollect listens on {address}", file=sys.stderr, flush=True)
                 show_logs(settings.server.log_format)
-                runner.run(server._serve([listener]))
+                run_server(server, [listener])
+    return Served(stopped="by request")
+
+
+def settings_of(request: ServeRequest) -> Settings:
+    named = ("host", "port", "workers")
+    given = {name: value for name in named if (value := getattr(request, name)) is not None}
+    return load(request.settings, server=given or None)
+
+
+def worker_count(settings: ServerSettings) -> int:
+    return settings.workers or core_count()
+
+
+def core_count() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+
+
+@contextlib.contextmanager
+def opened(settings: Settings) -> Iterator[Core]:
+    """The store and all that is built around it, closed at the end."""
+    core = app.traced(app.build(settings))
+    try:
+        yield core
     finally:
         app.close(core)
         core.tracing.close()
-    return Served(stopped="by request")
+
+
+def web_config(served: Starlette, settings: ServerSettings) -> uvicorn.Config:
+    """How the web server runs the application."""
+    import uvicorn
+
+    from recollect.interfaces.http.connection_limits import Connections
+
+    counts = served.state.service.counts
+    connections = Connections(settings, _connection_limit(settings.connections), counts)
+    return uvicorn.Config(
+        served,
+        http=connections.protocol,  # type: ignore[arg-type]
+        ws="none",
+        log_config=None,
+        lifespan="on",
+        server_header=False,
+        proxy_headers=False,  # http/client_address.py does it; uvicorn believes whoever is on this machine
+        timeout_graceful_shutdown=STOP_SECONDS,
+    )
+
+
+def run_server(server: uvicorn.Server, listeners: list[socket.socket]) -> None:
+    """Until it is told to stop. (The web server's own way is to die of a signal when it is done: before us.)"""
+    with asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner:
+        runner.run(server._serve(listeners))
+
+
+class Stopping:
+    """Stops the service in order, whoever asks for it.
+
+    It is not ready any more from then on, and goes on answering for as long as the settings say, so that those who
+    balance load notice; unless it is to stop at once.
+    """
+
+    def __init__(self, server: uvicorn.Server, service: Service) -> None:
+        self._server, self._service = server, service
+
+    @property
+    def is_asked(self) -> bool:
+        return self._service.is_closing
+
+    def ask(self, number: int = signal.SIGTERM, *, at_once: bool = False) -> None:
+        seconds = 0.0 if at_once else self._service.settings.drain_seconds
+        self._service.is_closing = True
+        if not seconds:
+            self._server.handle_exit(number, None)
+            return
+        timer = threading.Timer(seconds, self._server.handle_exit, (number, None))
+        timer.daemon = True
+        timer.start()
 
 
 @contextlib.contextmanager
 def _stopped_by_signals(server: uvicorn.Server, service: Service) -> Iterator[None]:
-    """A signal stops the service in order. (The web server's own way is to die of it when it is done: before us.)
-
-    It is not ready any more from then on, and goes on answering for as long as the settings say, so that those who
-    balance load notice; a second signal stops it at once.
-    """
+    """A signal stops the service in order, a second one at once."""
+    stopping = Stopping(server, service)
 
     def stop(number: int, frame: FrameType | None) -> None:
-        seconds = 0.0 if service.is_closing else service.settings.drain_seconds
-        service.is_closing = True
-        if not seconds:
-            server.handle_exit(number, frame)
-            return
-        timer = threading.Timer(seconds, server.handle_exit, (number, frame))
-        timer.daemon = True
-        timer.start()
+        stopping.ask(number, at_once=stopping.is_asked)
 
     kept = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
@@ -121,7 +182,7 @@ def _stopped_by_signals(server: uvicorn.Server, service: Service) -> Iterator[No
             signal.signal(number, before)
 
 
-def _prepare(core: Core, settings: Settings) -> None:
+def prepare(core: Core, settings: Settings) -> None:
     tenant = core.for_scope(Scope(settings.organization))
     from recollect.interfaces.http.host_check import is_loopback
 
@@ -157,7 +218,7 @@ def _private(path: Path) -> Iterator[TextIO]:
 
 
 @contextlib.contextmanager
-def _listening(settings: ServerSettings) -> Iterator[tuple[socket.socket, str]]:
+def listening(settings: ServerSettings) -> Iterator[tuple[socket.socket, str]]:
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     # The protocol is named so that asyncio sees TCP and sends answers at once: else each waits 40 ms for its rest.
     with socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listener:
@@ -190,18 +251,24 @@ def _connection_limit(wanted: int) -> int:
     return min(wanted, max(16, soft - OWN_FILES))
 
 
-def application(core: Core, settings: Settings) -> Starlette:
-    """The whole application, with its background work tied to its life."""
+def application(
+    core: Core,
+    settings: Settings,
+    counts: Counts | None = None,
+    metrics: Metrics | None = None,
+    holder: str | None = None,
+) -> Starlette:
+    """The whole application, with its background work tied to its life. A worker brings what it shares with others."""
     from recollect.interfaces.http import console, data_files, files, sign_in
     from recollect.interfaces.http.app import Service, build
     from recollect.interfaces.mcp.http import McpEndpoint
 
-    service = Service(core, settings.server, settings.organization)
+    service = Service(core, settings.server, settings.organization, counts, metrics)
     mcp = McpEndpoint(service)
 
     @contextlib.asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
-        background = service_background(service)
+        background = service_background(service, holder)
         background.start()
         async with mcp.running():
             yield
@@ -213,11 +280,12 @@ def application(core: Core, settings: Settings) -> Starlette:
     return build(service, endpoints, [mcp.route], lifespan)
 
 
-def service_background(service: Service) -> Background:
+def service_background(service: Service, holder: str | None = None) -> Background:
     """The store's background work as the service does it, and what each service does for itself."""
     core = service.core
     own = {"usage": service.usage.flush, "journal": core.journal.flush, "index": core.vectors.refresh}
     if core.backups.policy.to is not None:
         tenant = core.for_scope(Scope(service.operator))
         own["backup figures"] = lambda: service.metrics.note_backup(last_good(tenant))
-    return Background(core, service_schedule(service.settings), own, service.metrics.count_background)
+    schedule = service_schedule(service.settings)
+    return Background(core, schedule, own, service.metrics.count_background, holder)

@@ -123,10 +123,10 @@ class StoreLease:
     expires.
     """
 
-    def __init__(self, core: Core, seconds: float) -> None:
+    def __init__(self, core: Core, seconds: float, holder: str | None = None) -> None:
         self._core = core
         self._seconds = seconds
-        self._holder = new_id()
+        self._holder = holder or new_id()
         self._held: tuple[Scope, Lease] | None = None
         self._renew_at = 0.0
 

@@ -21,7 +21,7 @@ from probing import operations, sample
 from recollect.domain.access import PERMISSIONS
 from recollect.interfaces.http.connection_limits import Connections
 from recollect.interfaces.remote import _wired
-from recollect.interfaces.serve import _listening, application
+from recollect.interfaces.serve import application, listening
 from recollect.ports.records import Scope
 from recollect.services.access import keys
 from recollect.settings import ServerSettings, Settings
@@ -53,7 +53,7 @@ def key_of(mem: Any) -> str:
 def serving(core: Any, **server: Any) -> Iterator[int]:
     """A real server on a port of its own, in a thread."""
     settings = Settings(server={"upkeep_seconds": 1e6, "port": 0, "rate_per_minute": 10**9, **server})
-    with _listening(ServerSettings(port=0)) as (listener, _):
+    with listening(ServerSettings(port=0)) as (listener, _):
         protocol: Any = Connections(settings.server).protocol
         config = uvicorn.Config(application(core, settings), http=protocol, ws="none", log_config=None, lifespan="on")
         running = uvicorn.Server(config)

@@ -33,7 +33,7 @@ from recollect.errors import (
 from recollect.interfaces.http.limits import Rates, RequestLimit, Usage
 from recollect.interfaces.http.log_lines import JsonLines
 from recollect.interfaces.http.openapi import offered
-from recollect.interfaces.serve import _listening, application
+from recollect.interfaces.serve import application, listening
 from recollect.ports.records import Scope
 from recollect.services.access import keys as access
 from recollect.settings import ServerSettings, Settings
@@ -367,7 +367,7 @@ def test_many_clients_at_once_lose_nothing(running: tuple[str, str]) -> None:
 
 def test_answers_are_sent_at_once() -> None:
     """asyncio turns off the waiting for more (Nagle) only where it sees TCP: 40 ms of each answer otherwise."""
-    with _listening(ServerSettings(port=0)) as (listener, _):
+    with listening(ServerSettings(port=0)) as (listener, _):
         assert listener.proto == socket.IPPROTO_TCP
 
 

@@ -33,10 +33,11 @@ from recollect.errors import Denied, RecollectError, Unauthenticated, Unavailabl
 from recollect.interfaces.http import openapi
 from recollect.interfaces.http.body_timeouts import BodyTimeouts
 from recollect.interfaces.http.client_address import Proxies, client_network
+from recollect.interfaces.http.counts import Counts, OwnCounts
 from recollect.interfaces.http.host_check import check_host, is_loopback
 from recollect.interfaces.http.limits import TRIES_BY_ACCOUNT, TRIES_BY_ADDRESS, Rates, RequestLimit, Usage
 from recollect.interfaces.http.log_lines import log_request
-from recollect.interfaces.http.metrics import CONTENT_TYPE, Metrics
+from recollect.interfaces.http.metrics import CONTENT_TYPE, Metrics, RequestsInside
 from recollect.interfaces.http.paths import PathRoute
 from recollect.interfaces.http.request_parsing import body_of, declared_bytes, fields_of
 from recollect.services.access import keys
@@ -62,18 +63,26 @@ log = logging.getLogger("recollect.service")
 class Service:
     """What the routes share: the core, the threads, the limits and the figures."""
 
-    def __init__(self, core: Core, settings: ServerSettings, operator: str) -> None:
+    def __init__(
+        self,
+        core: Core,
+        settings: ServerSettings,
+        operator: str,
+        counts: Counts | None = None,
+        metrics: Metrics | None = None,
+    ) -> None:
         self.core = core = replace(core, passages_at_once=settings.passages_at_once)
         self.settings = settings
         self.operator = operator
         self.threads = ThreadPoolExecutor(settings.threads, thread_name_prefix="recollect-http")
-        self.requests = RequestLimit(settings.threads + settings.waiting)
+        self.counts = counts = counts or OwnCounts()
+        self.requests = RequestLimit(settings.threads + settings.waiting, counts.inside[0])
         self.data_threads = ThreadPoolExecutor(settings.threads, thread_name_prefix="recollect-data")
-        self.data_requests = RequestLimit(settings.threads + settings.waiting)
+        self.data_requests = RequestLimit(settings.threads + settings.waiting, counts.inside[1])
         self.transfers = RequestLimit(2 * settings.threads)
-        self.rates = Rates()
-        self.usage = Usage(partial(keys.count_uses, core))
-        self.metrics = Metrics(lambda: self.requests.inside + self.data_requests.inside)
+        self.rates = Rates(counts=counts)
+        self.usage = Usage(partial(keys.count_uses, core), counts)
+        self.metrics = metrics or Metrics(RequestsInside(counts.requests_inside))
         self.is_closing = False
 
     async def run(self, work: Callable[[], T], operation: Operation | None = None) -> T:

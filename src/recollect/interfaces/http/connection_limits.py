@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections import Counter
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
@@ -18,6 +17,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from recollect.domain.record import new_id
 from recollect.errors import InvalidInput, Overloaded, RecollectError
 from recollect.interfaces.http.client_address import client_network, parsed, trusts
+from recollect.interfaces.http.counts import Counts, OwnCounts
 from recollect.settings import ServerSettings
 
 MOST_HEAD_BYTES = 1 << 16
@@ -28,12 +28,13 @@ LOOK_SECONDS = 1.0
 class Connections:
     """All connections of one service: whose they are, and which have waited too long."""
 
-    def __init__(self, settings: ServerSettings, most: int | None = None) -> None:
+    def __init__(self, settings: ServerSettings, most: int | None = None, counts: Counts | None = None) -> None:
+        """`most` is how many this process has room for; those of the settings are for all workers together."""
         self._settings = settings
         self._most = min(most or settings.connections, settings.connections)
+        self._counts = counts or OwnCounts()
         self._open: set[Connection] = set()
         self._rejected: set[Connection] = set()
-        self._by_client: Counter[str] = Counter()
         self._timer: asyncio.TimerHandle | None = None
 
     def protocol(self, **given: Any) -> Connection:
@@ -45,24 +46,22 @@ class Connections:
         self._watch(one.loop)
         client = one.client_name
         most = self._settings.connections_per_client
-        if len(self._open) >= self._most:
+        if len(self._open) >= self._most or self._counts.connections() >= self._settings.connections:
             self._rejected.add(one)
             return Overloaded("too many connections", remedy="wait 1 s, then try again", retry_after=1)
-        if client is not None and self._by_client[client] >= most:
+        if client is not None and self._counts.connections_of(client) >= most:
             self._rejected.add(one)
             why = f"too many connections from one client (limit: {most})"
             return Overloaded(why, remedy="close some, or wait 1 s and try again", retry_after=1)
         self._open.add(one)
-        if client is not None:
-            self._by_client[client] += 1
+        self._counts.enter(client)
         return None
 
     def leave(self, one: Connection) -> None:
         self._rejected.discard(one)
         if one in self._open:
             self._open.remove(one)
-            if one.client_name is not None:
-                self._by_client -= Counter([one.client_name])  # which drops who has none left
+            self._counts.leave(one.client_name)
 
     def name_of(self, peer: str) -> str | None:
         """Whom a connection counts for; nobody for a proxy, which stands for many."""
