@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import os
-import re
 import signal
-import subprocess
-import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -20,45 +14,9 @@ import pytest
 
 import recollect
 from recollect.errors import RecollectError
+from serving import Running, SlowModel
 
 WRITERS = 8
-
-
-class Running:
-    """A service in a process of its own, on one store and one port."""
-
-    def __init__(self, folder: Path, port: int = 0, embedder: str = "hash") -> None:
-        environment = {**os.environ, "RECOLLECT_EMBEDDER__PROVIDER": embedder, "PYTHONUNBUFFERED": "1"}
-        command = [sys.executable, "-m", "recollect", "serve", "s.db", "--port", str(port)]
-        self.folder = folder
-        self.process = subprocess.Popen(command, cwd=folder, env=environment, stderr=subprocess.PIPE, text=True)
-        said = ""
-        assert self.process.stderr is not None
-        while "listens on" not in said:
-            line = self.process.stderr.readline()
-            assert line, said
-            said += line
-        self.said = said
-        self.url = re.findall(r"listens on (\S+)", said)[0]
-        self.port = int(self.url.rpartition(":")[2])
-        self._rest = threading.Thread(target=self.process.stderr.read, daemon=True)
-        self._rest.start()
-
-    def end(self, number: int) -> int:
-        self.process.send_signal(number)
-        code = self.process.wait(60)
-        self.finish()
-        return code
-
-    def finish(self) -> None:
-        """What a process that has ended left open."""
-        self._rest.join()
-        assert self.process.stderr is not None
-        self.process.stderr.close()
-
-    @property
-    def key(self) -> str:
-        return (self.folder / "s.db.owner-key").read_text().strip()
 
 
 def write(url: str, key: str, writer: int, sent: list[str], acknowledged: dict[str, str]) -> None:
@@ -103,40 +61,6 @@ def test_what_was_acknowledged_is_there_and_the_rest_can_be_repeated(number: int
 def repeated(mem: Any, name: str) -> str:
     id: str = mem.remember(f"fact {name}", idempotency_key=name, on_duplicate="keep").id
     return id
-
-
-class SlowModel:
-    """An endpoint for embeddings that answers when it is let go."""
-
-    def __init__(self) -> None:
-        self.asked, self.is_let_go = threading.Event(), threading.Event()
-        slow = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                texts = json.loads(self.rfile.read(int(self.headers["content-length"])))["input"]
-                slow.asked.set()
-                slow.is_let_go.wait(60)
-                found = [{"index": place, "embedding": [1.0, 0.5, 0.25]} for place in range(len(texts))]
-                body = json.dumps({"data": found, "model": "slow"}).encode()
-                self.send_response(200)
-                self.send_header("content-type", "application/json")
-                self.send_header("content-length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, format: str, *given: object) -> None:
-                """Nobody reads it."""
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._thread = threading.Thread(target=self.server.serve_forever)
-        self._thread.start()
-
-    def close(self) -> None:
-        self.is_let_go.set()
-        self.server.shutdown()
-        self._thread.join()
-        self.server.server_close()
 
 
 def test_a_service_that_is_asked_to_stop_is_not_ready_and_finishes_what_it_began(

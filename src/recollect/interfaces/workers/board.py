@@ -7,7 +7,8 @@ clients are taken for one needs both to meet. Pairs of numbers (rates, days of k
 where a set is full, what was changed longest ago is forgotten. Those are changed under a lock of the file, which the
 system takes away from a process that dies.
 
-Names are hashed with a secret of this run, so nobody can choose names that meet. (tests/interfaces/workers/test_board.py)
+Names are hashed with a secret of this run, so nobody can choose names that meet.
+(tests/interfaces/workers/test_board.py)
 """
 
 from __future__ import annotations
@@ -131,12 +132,11 @@ class Board:
         """Say whether this worker takes new connections."""
         self._own[IS_TAKING] = int(is_taking)
 
-    def has_more_than_another(self) -> bool:
-        """Whether another worker that takes connections has fewer than this one."""
-        others = (one * NUMBERS for one in range(self.places) if one != self._place)
-        return any(
-            self._numbers[other + IS_TAKING] and self._numbers[other + OPEN] < self._own[OPEN] for other in others
-        )
+    def surplus(self) -> int:
+        """How many more connections this worker has than the one with the fewest, of those that take some."""
+        others = [one * NUMBERS for one in range(self.places) if one != self._place]
+        fewest = [self._numbers[other + OPEN] for other in others if self._numbers[other + IS_TAKING]]
+        return max(self._own[OPEN] - min(fewest, default=self._own[OPEN]), 0)
 
     def workers(self) -> int:
         return self._sum(IS_TAKING)

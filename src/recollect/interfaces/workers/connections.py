@@ -16,7 +16,8 @@ from uvicorn import Config, Server
 
 from recollect.interfaces.workers.board import Board
 
-AFTER_OTHERS_SECONDS = 0.003
+AFTER_OTHERS_SECONDS = 0.003  # for each connection that another has less
+MOST_WAITS = 10
 AFTER_ERROR_SECONDS = 1.0  # when the system has no more files
 log = logging.getLogger("recollect.workers")
 
@@ -74,8 +75,9 @@ class Taking:
         self._loop.add_reader(self._listener.fileno(), self._someone_waits)
 
     def _someone_waits(self) -> None:
-        if self._board.has_more_than_another():
-            self._pause(AFTER_OTHERS_SECONDS, self._take_and_listen)
+        surplus = min(self._board.surplus(), MOST_WAITS)
+        if surplus:
+            self._pause(surplus * AFTER_OTHERS_SECONDS, self._take_and_listen)
         else:
             self._take()
 

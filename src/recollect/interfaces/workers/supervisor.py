@@ -1,10 +1,10 @@
 """Watches over the workers of a service: starts them, replaces those that end, and stops all in order.
 
 The first worker starts alone: it brings the store up to date and makes the owner, or says why it cannot. A worker that
-ends by itself is replaced at once; one that cannot start is tried again later, and where none is left after some tries,
-the service ends with its error. SIGTERM and SIGINT stop all; a second one does not wait for those who balance load; who
-has not stopped when the time is up is killed. SIGHUP replaces the workers one by one, with the settings as they are now;
-when it says that the terminal was closed, it stops the service.
+ends by itself is replaced at once; one that cannot start is tried again later, and where none is left after some
+tries, the service ends with its error. SIGTERM and SIGINT stop all; a second one does not wait for those who balance
+load; who has not stopped when the time is up is killed. SIGHUP replaces the workers one by one, with the settings as
+they are now; when it says that the terminal was closed, it stops the service.
 
 All is done in one thread, in steps that wait for whichever comes first: a message, a signal, the end of a process.
 (tests/interfaces/workers/)
@@ -38,7 +38,7 @@ Launch = Callable[[int, bool, WorkerProcess | None], WorkerProcess]
 
 
 class Supervisor:
-    """`reload` reads the settings again for the workers to come, and gives how long those may take to stop."""
+    """`reload` reads the settings again for the workers to come. Those that are asked to stop have `stop_seconds`."""
 
     def __init__(
         self, workers: int, board: Board, launch: Launch, reload: Callable[[], None], stop_seconds: float
