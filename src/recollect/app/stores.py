@@ -6,6 +6,7 @@ Other packages add theirs by an entry point (see app/plugins.py).
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -47,31 +48,38 @@ def turn_of(store: RecordStore) -> AbstractContextManager[object]:
     """What whoever reads much takes for it: see `Core.turn`."""
     if not store.capabilities.row_by_row:
         return nullcontext()
-    return _ReadingTurn(store) if isinstance(store, ReadsAtOnce) else threading.Lock()
+    turns = threading.Lock() if _threads_take_turns() else nullcontext()
+    return _ReadingTurn(store, turns) if isinstance(store, ReadsAtOnce) else turns
 
 
-class _ReadingTurn:
-    """One at a time, and what it reads is of one moment."""
+def _threads_take_turns() -> bool:
+    """Whether one thread at a time runs Python. Without that, recalls need not wait for each other."""
+    is_gil_enabled: Callable[[], bool] = getattr(sys, "_is_gil_enabled", lambda: True)
+    return is_gil_enabled()
 
-    def __init__(self, store: ReadsAtOnce) -> None:
-        self._store = store
-        self._lock = threading.Lock()
-        self._reading: AbstractContextManager[None] = nullcontext()
+
+class _ReadingTurn(threading.local):
+    """What is read is of one moment; one thread at a time, where they take turns."""
+
+    reading: AbstractContextManager[None]
+
+    def __init__(self, store: ReadsAtOnce, turns: AbstractContextManager[object]) -> None:
+        self._store, self._turns = store, turns
 
     def __enter__(self) -> None:
-        self._lock.acquire()
+        self._turns.__enter__()
         try:
-            self._reading = self._store.reading()
-            self._reading.__enter__()
+            self.reading = self._store.reading()
+            self.reading.__enter__()
         except BaseException:
-            self._lock.release()
+            self._turns.__exit__(None, None, None)
             raise
 
     def __exit__(self, *problem: Any) -> None:
         try:
-            self._reading.__exit__(*problem)
+            self.reading.__exit__(*problem)
         finally:
-            self._lock.release()
+            self._turns.__exit__(None, None, None)
 
 
 def _added_store(scheme: str, address: str) -> RecordStore:

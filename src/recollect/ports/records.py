@@ -93,6 +93,15 @@ class Capabilities:
     """What an operator should know about how this store is set up."""
 
 
+@runtime_checkable
+class WritesInTurn(Protocol):
+    """A store that one process at a time can write to."""
+
+    def write_in_turn(self, turn: AbstractContextManager[object]) -> None:
+        """Enter `turn` for every transaction. Whoever finds the store busy else tries again after a while, and may be
+        overtaken each time."""
+
+
 Part = Literal["records", "index", "vectors"]
 """What a problem is about: the truth itself, or what `mend` makes again from it, or the vectors."""
 

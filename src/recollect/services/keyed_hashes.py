@@ -29,7 +29,8 @@ class Keyring:
     def __init__(self, store: RecordStore, *, is_encrypting: bool = False) -> None:
         self._store = store
         self._is_encrypting = is_encrypting
-        self._known: dict[str, str] = {}
+        self._known: dict[str, tuple[str, float]] = {}
+        """Secrets, and until when they are believed: another process may erase an organization and make it anew."""
         self._content_keys: dict[str, tuple[bytes | None, float]] = {}
 
     def keyed(self, scope: Scope, hash: str) -> str:
@@ -43,7 +44,7 @@ class Keyring:
 
     def known_content_place(self, organization: str) -> str | None:
         """The same, None where there never was any content: nothing is written."""
-        secret = self._known.get(organization) or self._stored(organization)
+        secret = self._believed(organization) or self._stored(organization)
         return _place(organization, secret) if secret is not None else None
 
     def content_key(self, place: str) -> bytes | None:
@@ -68,9 +69,15 @@ class Keyring:
         self._content_keys.pop(organization, None)
 
     def _secret(self, organization: str) -> str:
-        if organization not in self._known:
-            self._known[organization] = self._stored(organization) or self._made(Scope(organization))
-        return self._known[organization]
+        secret = self._believed(organization)
+        if secret is None:
+            secret = self._stored(organization) or self._made(Scope(organization))
+            self._known[organization] = secret, time.monotonic() + _BELIEVED_SECONDS
+        return secret
+
+    def _believed(self, organization: str) -> str | None:
+        secret, until = self._known.get(organization, (None, 0.0))
+        return secret if time.monotonic() < until else None
 
     def _stored(self, organization: str) -> str | None:
         query = Query(Organization, (equal("id", organization),), deleted="yes")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -14,7 +16,7 @@ from recollect.domain.tenancy import ApiKey
 from recollect.errors import RateLimited
 from recollect.interfaces.http.limits import Rates, RequestLimit, Usage
 from recollect.interfaces.workers import board as boards
-from recollect.interfaces.workers.board import Board
+from recollect.interfaces.workers.board import Board, WritingTurn
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="workers need Unix")
 
@@ -99,7 +101,7 @@ def test_a_full_set_forgets_what_was_changed_longest_ago(made: Board, monkeypatc
 
 COUNTER = """
 import sys
-from recollect.interfaces.workers.board import Board
+from recollect.interfaces.workers.board import Board, WritingTurn
 board = Board(int(sys.argv[1]), 4, 0)
 for _ in range(3000):
     board.change("number", lambda known: ((known or (0.0, 0.0))[0] + 1, 0.0))
@@ -113,3 +115,48 @@ def test_nothing_is_lost_when_processes_change_the_same_numbers(made: Board) -> 
     seen: list[object] = []
     made.change("number", lambda known: seen.append(known) or (0.0, 0.0))  # type: ignore[func-returns-value]
     assert seen == [(6000.0, 0.0)]
+
+
+WRITER = """
+import sys
+from recollect.interfaces.workers.board import WritingTurn
+with WritingTurn(int(sys.argv[1])), open("order", "a") as order:
+    order.write("other ")
+"""
+
+
+def test_who_waits_to_write_comes_before_who_has_just_written(
+    made: Board, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    turn, order = WritingTurn(made.file), tmp_path / "order"
+    with turn:
+        command = [sys.executable, "-c", WRITER, str(made.file)]
+        other = subprocess.Popen(command, pass_fds=(made.file,))
+        while is_free(made.file, boards.QUEUE):
+            assert other.poll() is None
+        order.write_text("first ")
+    with turn, order.open("a") as file:
+        file.write("again")
+    assert other.wait(60) == 0
+    assert order.read_text() == "first other again"
+
+
+def is_free(file: int, place: int) -> bool:
+    try:
+        fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, place)
+    except OSError:
+        return False
+    fcntl.lockf(file, fcntl.LOCK_UN, 1, place)
+    return True
+
+
+def test_a_turn_is_not_waited_for_without_end(made: Board, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(boards, "MOST_TURN_SECONDS", 0.01)
+    holder = "import fcntl, sys; fcntl.lockf(int(sys.argv[1]), fcntl.LOCK_EX, 1, int(sys.argv[2])); print(flush=True); "
+    command = [sys.executable, "-c", holder + "sys.stdin.read()", str(made.file), str(boards.TURN)]
+    with subprocess.Popen(command, pass_fds=(made.file,), stdin=subprocess.PIPE, stdout=subprocess.PIPE) as stopped:
+        assert stopped.stdout is not None
+        stopped.stdout.readline()
+        with WritingTurn(made.file):
+            assert is_free(made.file, boards.QUEUE)

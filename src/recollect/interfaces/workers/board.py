@@ -22,6 +22,7 @@ import struct
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -33,8 +34,40 @@ ENTRY = struct.Struct("=16sddd")  # digest, the two numbers, a counter of change
 BUCKETS = 1 << 14
 NUMBERS = 8  # of each worker, below
 IS_TAKING, OPEN, INSIDE, DATA_INSIDE = range(4)
+QUEUE, TURN = SETS, SETS + 1  # locked bytes, beyond those of the sets
+MOST_TURN_SECONDS = 5.0
+TRY_SECONDS = 0.0003
 HEAD = 64
 RESTARTS = 2  # where it stands in the head, in numbers of 8 bytes: after the secret
+
+
+class WritingTurn:
+    """One worker at a time writes, in the order in which they came: who waits holds the queue, so whoever has just
+    written and wants to write again comes after. It is a courtesy: the store itself lets only one write. A worker that
+    is stopped by somebody holds the others up for a while, not for ever.
+    """
+
+    def __init__(self, file: int) -> None:
+        self._file = file
+
+    def __enter__(self) -> None:
+        deadline = time.monotonic() + MOST_TURN_SECONDS
+        if self._taken(QUEUE, deadline):
+            self._taken(TURN, deadline)
+            fcntl.lockf(self._file, fcntl.LOCK_UN, 1, QUEUE)
+
+    def __exit__(self, *problem: object) -> None:
+        fcntl.lockf(self._file, fcntl.LOCK_UN, 1, TURN)
+
+    def _taken(self, place: int, deadline: float) -> bool:
+        while True:
+            try:
+                fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, place)
+                return True
+            except (BlockingIOError, PermissionError):
+                if time.monotonic() > deadline:
+                    return False
+                time.sleep(TRY_SECONDS)
 
 
 class Board:

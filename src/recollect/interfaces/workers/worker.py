@@ -27,9 +27,10 @@ from recollect.errors import RecollectError
 from recollect.interfaces.http.log_lines import show_logs
 from recollect.interfaces.http.metrics import Metrics, RequestsInside
 from recollect.interfaces.serve import Stopping, application, opened, prepare, run_server, web_config
-from recollect.interfaces.workers.board import Board
+from recollect.interfaces.workers.board import Board, WritingTurn
 from recollect.interfaces.workers.connections import WorkerServer
 from recollect.interfaces.workers.messages import News, Start, lines, send
+from recollect.ports.records import WritesInTurn
 from recollect.settings import received
 
 FAILED = 3  # the exit status of a worker that could not start
@@ -63,6 +64,8 @@ class Worker:
                     app.refuse_workers(self._settings.store, f"a store of the kind '{core.store.capabilities.name}'")
                 if self._start["is_first"]:
                     prepare(core, self._settings)
+                if isinstance(core.store, WritesInTurn):
+                    core.store.write_in_turn(WritingTurn(self._start["board"]))
                 board = Board(self._start["board"], self._start["places"], self._start["place"])
                 served = application(core, self._settings, board, self._metrics(board), self._start["holder"])
                 listener = socket.socket(fileno=self._start["listener"])

@@ -3,6 +3,8 @@
 A sync costs milliseconds and everything else microseconds, so whoever is waiting when a commit begins goes along
 with it. Each transaction is its own savepoint: one that fails is undone alone. The caller returns only when the
 shared commit is on disk; if that commit fails, every caller in it gets the error.
+
+Where several processes write to one store, `turn` lets them take turns: who comes meanwhile goes along, too.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import queue
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol, TypeVar
 
 from recollect.errors import Closed
@@ -43,6 +46,7 @@ class BatchConnection(Protocol):
 class GroupCommit:
     def __init__(self, batches: BatchConnection, name: str) -> None:
         self._batches = batches
+        self.turn: AbstractContextManager[object] = nullcontext()
         self._waiting: queue.SimpleQueue[Piece | None] = queue.SimpleQueue()
         self._closed = False
         self._lock = threading.Lock()
@@ -76,8 +80,9 @@ class GroupCommit:
             first = self._waiting.get()
             if first is None:
                 break
-            batch, last = self._gather(first)
-            self._settle(batch)
+            with self.turn:
+                batch, last = self._gather(first)
+                self._settle(batch)
             if last:
                 break
         self._batches.close()

@@ -118,6 +118,9 @@ class SqliteStore(SqlReads):
             "sqlite", durable=True, many_processes=True, row_by_row=True, encrypted=self._key is not None
         )
 
+    def write_in_turn(self, turn: AbstractContextManager[object]) -> None:
+        self._writer.turn = turn
+
     def _opened(self, vfs: str | None) -> tuple[apsw.Connection, LogGuard]:
         """The connection that writes, to the file that has the name: another may just take its place (`key_change`)."""
         while True:
