@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field
 from recollect.app.keys import file_key
 from recollect.app.models import embedder_of, language_model_of
 from recollect.app.objects import examine_objects, folder_of
-from recollect.app.stores import examine_store, file_of
+from recollect.app.stores import examine_store, file_of, refuse_workers
 from recollect.app.unsafe_settings import unsafe_settings
 from recollect.app.vectors import examine_vectors
 from recollect.errors import InvalidSettings, RecollectError
@@ -39,6 +39,8 @@ def check_settings(source: str | Path | None = None) -> Iterator[DoctorFinding]:
         yield _tried("incoming_embedder", _title(incoming), lambda: _try_embedder(incoming))
     if model.provider != "none":
         yield _tried("language_model", _title(model), lambda: _try_model(model))
+    if settings.server.workers != 1:
+        yield _tried("workers", _count(settings), lambda: _workers(settings))
     yield from _folders(settings)
     yield from unsafe_settings(settings, source)
     if settings.server.hosts and not settings.server.proxies:
@@ -52,6 +54,15 @@ def check_settings(source: str | Path | None = None) -> Iterator[DoctorFinding]:
 
 def _examined(settings: Settings) -> str:
     return examine_store(settings.store, settings.postgres_upkeep, file_key(settings))
+
+
+def _count(settings: Settings) -> str:
+    return str(settings.server.workers or "one per CPU core")
+
+
+def _workers(settings: Settings) -> str:
+    refuse_workers(settings)
+    return "processes can serve this store at once"
 
 
 def _folders(settings: Settings) -> Iterator[DoctorFinding]:

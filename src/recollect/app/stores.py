@@ -19,6 +19,7 @@ from recollect.app.plugins import is_installed, made, package_of
 from recollect.errors import DamagedData, InvalidSettings, MissingExtra, NotFound, StoreReadOnly, Unsupported
 from recollect.ports.keys import KeyService
 from recollect.ports.records import ReadsAtOnce, RecordStore, missing_verbs
+from recollect.settings import Settings
 
 if TYPE_CHECKING:
     from recollect.adapters.encryption.master_key import MasterKey
@@ -130,13 +131,19 @@ def refuse_missing(address: str) -> None:
         )
 
 
-def refuse_workers(address: str, what: str = "") -> None:
-    """Raise Unsupported if only one process can have the store open; what a package adds says so when it is open."""
-    what = what or {"memory": "a store in memory", "duckdb": "a DuckDB file"}.get(_scheme_of(address), "")
+def refuse_workers(settings: Settings, what: str = "") -> None:
+    """Raise Unsupported if only one process can have the store or the index open; a store that a package adds says so
+    when it is open."""
+    what = what or {"memory": "a store in memory", "duckdb": "a DuckDB file"}.get(_scheme_of(settings.store), "")
     if what:
         raise Unsupported(
             f"{what} can be open in one process only, so one worker can serve it",
             remedy="set server.workers to 1, or move to SQLite or PostgreSQL: recollect copy FROM TO",
+        )
+    if settings.vectors.path is not None:
+        raise Unsupported(
+            "the folder in vectors.path can be used by one process only, so one worker can serve it",
+            remedy="set server.workers to 1, or run Chroma as a server and set vectors.url",
         )
 
 

@@ -99,9 +99,14 @@ def worker_count(settings: ServerSettings) -> int:
     return settings.workers or core_count()
 
 
-def core_count() -> int:
-    """The cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+def core_count(limits: Path = Path("/sys/fs/cgroup/cpu.max")) -> int:
+    """The cores that this process may use, in a container also by its limit."""
+    cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+    try:
+        quota, period = map(int, limits.read_text().split())
+    except (OSError, ValueError):  # no container, or "max": no limit
+        return cores
+    return max(1, min(cores, round(quota / period)))
 
 
 @contextlib.contextmanager

@@ -14,6 +14,7 @@ import pytest
 from recollect.domain.record import now
 from recollect.domain.tenancy import ApiKey
 from recollect.errors import RateLimited
+from recollect.interfaces.http.counts import Pair
 from recollect.interfaces.http.limits import Rates, RequestLimit, Usage
 from recollect.interfaces.workers import board as boards
 from recollect.interfaces.workers.board import Board, WritingTurn
@@ -30,6 +31,17 @@ def made() -> Iterator[Board]:
 
 def worker(board: Board, place: int) -> Board:
     return Board(board.file, board.places, place)
+
+
+def looked_up(board: Board, name: str) -> Pair | None:
+    found: list[Pair | None] = []
+
+    def seen(known: Pair | None) -> Pair:
+        found.append(known)
+        return known or (0.0, 0.0)
+
+    board.change(name, seen)
+    return found[0]
 
 
 def test_a_rate_is_that_of_all_workers(made: Board) -> None:
@@ -93,9 +105,7 @@ def test_a_full_set_forgets_what_was_changed_longest_ago(made: Board, monkeypatc
         made.change(name, lambda known: (1.0, 2.0))
     made.change(names[0], lambda known: (3.0, 4.0))
     made.change("one more", lambda known: (5.0, 6.0))
-    found: dict[str, object] = {}
-    for name in (names[0], "one more", names[2], names[1]):
-        made.change(name, lambda known, name=name: (found.setdefault(name, known) and (0.0, 0.0)) or (0.0, 0.0))  # type: ignore[misc]
+    found = {name: looked_up(made, name) for name in (names[0], "one more", names[2], names[1])}
     assert found == {names[0]: (3.0, 4.0), "one more": (5.0, 6.0), names[2]: (1.0, 2.0), names[1]: None}
 
 
@@ -112,9 +122,7 @@ def test_nothing_is_lost_when_processes_change_the_same_numbers(made: Board) -> 
     command = [sys.executable, "-c", COUNTER, str(made.file)]
     counting = [subprocess.Popen(command, pass_fds=(made.file,)) for _ in range(2)]
     assert [process.wait(60) for process in counting] == [0, 0]
-    seen: list[object] = []
-    made.change("number", lambda known: seen.append(known) or (0.0, 0.0))  # type: ignore[func-returns-value]
-    assert seen == [(6000.0, 0.0)]
+    assert looked_up(made, "number") == (6000.0, 0.0)
 
 
 WRITER = """

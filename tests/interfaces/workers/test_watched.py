@@ -18,9 +18,10 @@ import httpx2 as httpx
 import pytest
 
 import recollect
+from recollect.app import check_settings
 from recollect.app.background import Background
 from recollect.errors import RecollectError, Unsupported
-from recollect.interfaces.serve import ServeRequest, serve
+from recollect.interfaces.serve import ServeRequest, core_count, serve
 from recollect.interfaces.workers.serving import environment_of, shared_out
 from recollect.services.background import Schedule
 from recollect.settings import Settings, handed_on, load, received
@@ -40,8 +41,12 @@ def wait_until(claim: Callable[[], object]) -> None:
         time.sleep(0.02)
 
 
+def asked(running: Running, path: str, **headers: str) -> httpx.Response:
+    return httpx.get(f"{running.url}/{path}", headers=headers, timeout=60)
+
+
 def figure(running: Running, name: str) -> float:
-    lines = [line.split() for line in httpx.get(f"{running.url}/metrics").text.splitlines()]
+    lines = [line.split() for line in asked(running, "metrics").text.splitlines()]
     return next(float(line[1]) for line in lines if line[0] == name)
 
 
@@ -99,10 +104,10 @@ def test_workers_are_replaced_one_by_one_with_new_settings_and_nobody_is_refused
     settings.write_text("store: s.db\nserver: {workers: 2, hosts: [memory.example.com]}\n")
     running.process.send_signal(signal.SIGHUP)
     while before & workers_of(running):
-        status = httpx.get(f"{running.url}/health").status_code
+        status = asked(running, "health").status_code
         refused += [status] if status != 200 else []
     assert not refused
-    new = httpx.get(f"{running.url}/openapi.json", headers={"host": "memory.example.com"})
+    new = asked(running, "openapi.json", host="memory.example.com")
     assert new.status_code == 200  # the host is known to the new ones
     now = workers_of(running)
     settings.write_text("store: s.db\nserver: {workers: 2, port: 1}\nnonsense: 1\n")
@@ -128,8 +133,8 @@ def test_all_finish_what_they_began_and_are_not_ready_when_asked_to_stop(
             for worker in workers:  # as a service manager does that signals every process
                 os.kill(worker, signal.SIGTERM)
             running.process.send_signal(signal.SIGTERM)
-            wait_until(lambda: httpx.get(f"{running.url}/ready").status_code == 503)
-            assert httpx.get(f"{running.url}/health").status_code == 200
+            wait_until(lambda: asked(running, "ready").status_code == 503)
+            assert asked(running, "health").status_code == 200
             model.is_let_go.set()
             assert begun.result(60).id
         assert running.process.wait(60) == 0
@@ -210,6 +215,9 @@ def test_what_only_one_process_can_have_open_is_refused(
         serve(ServeRequest(port=0, workers=2))  # type: ignore[call-arg]
     assert "server.workers to 1" in refusal.value.remedy
     assert not list(tmp_path.iterdir())
+    monkeypatch.setenv("RECOLLECT_SERVER__WORKERS", "2")
+    found = {finding.name: finding for finding in check_settings()}
+    assert (found["workers"].well, found["workers"].remedy) == (False, refusal.value.remedy)
 
 
 def test_windows_is_told_what_to_do_instead(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -228,6 +236,15 @@ def test_the_processor_is_divided_among_the_workers(monkeypatch: pytest.MonkeyPa
     assert environment_of(4, "folder")["OMP_NUM_THREADS"] == "2"
     monkeypatch.setenv("OMP_NUM_THREADS", "7")
     assert environment_of(4, "folder")["OMP_NUM_THREADS"] == "7"
+
+
+def test_cores_are_those_that_the_process_may_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(8)))
+    limit = tmp_path / "cpu.max"
+    assert core_count(limit) == 8
+    for text, cores in {"max 100000": 8, "200000 100000": 2, "50000 100000": 1, "9900000 100000": 8}.items():
+        limit.write_text(text)
+        assert core_count(limit) == cores
 
 
 def test_settings_are_the_same_for_whom_they_are_handed_on_to(tmp_path: Path) -> None:

@@ -71,12 +71,7 @@ def refuse_unsuitable(settings: Settings) -> None:
             "several workers on one port need Unix",
             remedy="set server.workers to 1, or run services on several ports behind a proxy",
         )
-    app.refuse_workers(settings.store)
-    if settings.vectors.path is not None:
-        raise Unsupported(
-            "the folder in vectors.path can be used by one process only, so one worker can serve it",
-            remedy="set server.workers to 1, or run Chroma as a server and set vectors.url",
-        )
+    app.refuse_workers(settings)
 
 
 def _refuse_moved(settings: Settings, again: Settings) -> None:

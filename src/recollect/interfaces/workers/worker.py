@@ -61,7 +61,7 @@ class Worker:
         try:
             with opened(self._settings) as core:
                 if not core.store.capabilities.many_processes:
-                    app.refuse_workers(self._settings.store, f"a store of the kind '{core.store.capabilities.name}'")
+                    app.refuse_workers(self._settings, f"a store of the kind '{core.store.capabilities.name}'")
                 if self._start["is_first"]:
                     prepare(core, self._settings)
                 if isinstance(core.store, WritesInTurn):
