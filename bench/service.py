@@ -297,7 +297,7 @@ class Cell:
 # -- the run ---------------------------------------------------------------------------------------------------------
 
 
-def run(rows: int, seconds: float, clients: list[int], products: list[str], rounds: int = ROUNDS) -> dict[str, Any]:
+def run(rows: int, seconds: float, clients: list[int], products: list[str], rounds: int) -> dict[str, Any]:
     data = corpus(rows)
     cells: dict[str, Any] = {operation: {} for operation in ("remember", "recall")}
     with tempfile.TemporaryDirectory() as scratch, ExitStack() as running:
@@ -371,6 +371,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=10_000, help="how many memories are there before")
     parser.add_argument("--seconds", type=float, default=5.0, help="how long each cell is asked")
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help="in how many turns")
     parser.add_argument("--clients", type=int, nargs="+", default=list(CLIENTS))
     parser.add_argument("--products", nargs="+", choices=list(PRODUCTS), default=list(PRODUCTS))
     parser.add_argument("--out", type=Path, default=RESULTS, help="where service.json and service.svg go")
@@ -379,7 +380,7 @@ def main() -> None:
     for name in absent & set(options.products):
         console.print(f"[yellow]without {NAMES[name]}: it is not installed[/]")
     chosen = ["recollect", *(name for name in options.products if name not in absent and name != "recollect")]
-    report = run(options.rows, options.seconds, options.clients, chosen)
+    report = run(options.rows, options.seconds, options.clients, chosen, options.rounds)
     show(report)
     options.out.mkdir(parents=True, exist_ok=True)
     (options.out / "service.json").write_text(json.dumps(report, indent=1) + "\n")

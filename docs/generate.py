@@ -789,6 +789,14 @@ def _service_figures(report: Mapping[str, Any]) -> Iterator[tuple[str, str, str]
             for count, by_name in by_clients.items()
         )
         yield f"{operation} over HTTP by number of clients, {report['rows']:,} memories", figures, "`make bench`"
+        ratios = {count: one["workers"] for count, one in report["ratios"][operation].items() if "workers" in one}
+        if ratios:
+            figures = ", ".join(f"{count}: {ratio} times one" for count, ratio in ratios.items())
+            yield (
+                f"{operation} over HTTP with two workers on {report['machine']['cores']} cores",
+                figures,
+                "`make bench`",
+            )
 
 
 def _postgres_figures(report: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:

@@ -125,6 +125,13 @@ def test_the_service_alone_is_measured_and_drawn(tmp_path: Path) -> None:
     assert platform.node() not in (tmp_path / "service.json").read_text()
 
 
+@in_turn("service")
+def test_two_workers_are_measured_beside_one(tmp_path: Path) -> None:
+    report = run_service(tmp_path, "recollect", "workers")
+    assert set(report["ratios"]["recall"]["3"]) == {"workers"}
+    assert report["cells"]["recall"]["3"]["workers"]["cpu_ms"] > 0
+
+
 @pytest.mark.skipif(not peers_here("fastapi", "chromadb"), reason="fastapi and chromadb are not installed")
 @in_turn("service")
 def test_other_services_run_beside_it(tmp_path: Path) -> None:

@@ -212,7 +212,7 @@ def test_what_only_one_process_can_have_open_is_refused(
     for name, value in settings.items():
         monkeypatch.setenv(f"RECOLLECT_{name.upper()}", value)
     with pytest.raises(Unsupported, match=what) as refusal:
-        serve(ServeRequest(port=0, workers=2))  # type: ignore[call-arg]
+        serve(ServeRequest(port=0, workers=2))
     assert "server.workers to 1" in refusal.value.remedy
     assert not list(tmp_path.iterdir())
     monkeypatch.setenv("RECOLLECT_SERVER__WORKERS", "2")
@@ -223,7 +223,7 @@ def test_what_only_one_process_can_have_open_is_refused(
 def test_windows_is_told_what_to_do_instead(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "win32")
     with pytest.raises(Unsupported, match="need Unix"):
-        serve(ServeRequest(port=0, workers=2))  # type: ignore[call-arg]
+        serve(ServeRequest(port=0, workers=2))
 
 
 def test_the_processor_is_divided_among_the_workers(monkeypatch: pytest.MonkeyPatch) -> None:
