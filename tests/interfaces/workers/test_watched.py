@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
@@ -33,6 +33,24 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks the worke
 def workers_of(running: Running) -> set[int]:
     pid = running.process.pid
     return {int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()}
+
+
+Start = Callable[..., Running]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Starts services in the test's folder; what a failed test leaves is killed, and its workers end by themselves."""
+    begun: list[Running] = []
+
+    def service(*given: Any, **settings: Any) -> Running:
+        begun.append(Running(tmp_path, *given, **settings))
+        return begun[-1]
+
+    yield service
+    for one in begun:
+        if one.process.poll() is None:
+            one.end(signal.SIGKILL)
 
 
 def wait_until(claim: Callable[[], object]) -> None:
@@ -69,8 +87,8 @@ def write(running: Running, writer: int, acknowledged: dict[str, str], enough: t
                 return
 
 
-def test_a_worker_that_is_killed_is_replaced_and_no_acknowledged_write_is_lost(tmp_path: Path) -> None:
-    running = Running(tmp_path, workers=2)
+def test_a_worker_that_is_killed_is_replaced_and_no_acknowledged_write_is_lost(start: Start) -> None:
+    running = start(workers=2)
     acknowledged, enough = dict[str, str](), threading.Event()
     before = workers_of(running)
     with ThreadPoolExecutor(6) as pool:
@@ -95,10 +113,10 @@ def test_a_worker_that_is_killed_is_replaced_and_no_acknowledged_write_is_lost(t
     assert running.said.count("SIGKILL; another takes its place") == 2
 
 
-def test_workers_are_replaced_one_by_one_with_new_settings_and_nobody_is_refused(tmp_path: Path) -> None:
+def test_workers_are_replaced_one_by_one_with_new_settings_and_nobody_is_refused(tmp_path: Path, start: Start) -> None:
     settings = tmp_path / "settings.yaml"
     settings.write_text("store: s.db\nserver: {workers: 2}\n")
-    running = Running(tmp_path, source="settings.yaml")
+    running = start(source="settings.yaml")
     before = workers_of(running)
     refused: list[int] = []
     settings.write_text("store: s.db\nserver: {workers: 2, hosts: [memory.example.com]}\n")
@@ -118,37 +136,38 @@ def test_workers_are_replaced_one_by_one_with_new_settings_and_nobody_is_refused
 
 
 def test_all_finish_what_they_began_and_are_not_ready_when_asked_to_stop(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with closing(SlowModel()) as model:
         monkeypatch.setenv("RECOLLECT_EMBEDDER__BASE_URL", f"http://127.0.0.1:{model.server.server_port}/v1")
         monkeypatch.setenv("RECOLLECT_EMBEDDER__MODEL", "slow")
         monkeypatch.setenv("RECOLLECT_EMBEDDER__DIMENSIONS", "3")
         monkeypatch.setenv("OPENAI_API_KEY", "none")
-        running = Running(tmp_path, embedder="openai", workers=2, server__drain_seconds="3")
+        running = start(embedder="openai", workers=2, server__drain_seconds="120")
         workers = workers_of(running)
         with recollect.connect(running.url, running.key) as mem, ThreadPoolExecutor(1) as pool:
             begun = pool.submit(mem.remember, "in flight when it was asked to stop")
             assert model.asked.wait(60)
             for worker in workers:  # as a service manager does that signals every process
                 os.kill(worker, signal.SIGTERM)
+            wait_until(lambda: {asked(running, "ready").status_code for _ in range(6)} == {503})
             running.process.send_signal(signal.SIGTERM)
-            wait_until(lambda: asked(running, "ready").status_code == 503)
-            assert asked(running, "health").status_code == 200
+            for _ in range(10):  # until those who balance load have noticed
+                time.sleep(0.1)
+                assert asked(running, "health").status_code == 200
             model.is_let_go.set()
             assert begun.result(60).id
-        assert running.process.wait(60) == 0
-        running.finish()
+        assert running.end(signal.SIGTERM) == 0  # a second time: nobody waits any longer
     with recollect.open(tmp_path / "s.db", embedder="hash") as mem:
         assert mem.list(limit=1).total == 1
 
 
-def test_workers_do_not_outlive_who_watches_over_them(tmp_path: Path) -> None:
-    running = Running(tmp_path, workers=2)
+def test_workers_do_not_outlive_who_watches_over_them(start: Start) -> None:
+    running = start(workers=2)
     workers = workers_of(running)
     running.end(signal.SIGKILL)
     wait_until(lambda: not any(is_alive(worker) for worker in workers))
-    again = Running(tmp_path, running.port)  # the port is free again
+    again = start(running.port)  # the port is free again
     assert again.end(signal.SIGTERM) == 0
 
 
@@ -159,7 +178,9 @@ def is_alive(process: int) -> bool:
         return False
 
 
-def test_the_key_of_an_encrypted_store_is_asked_for_once_and_is_on_no_command_line(tmp_path: Path) -> None:
+def test_the_key_of_an_encrypted_store_is_asked_for_once_and_is_on_no_command_line(
+    tmp_path: Path, start: Start
+) -> None:
     key = subprocess.run(
         [sys.executable, "-m", "recollect", "encryption", "new-key"], capture_output=True, text=True, check=True
     ).stdout.strip()
@@ -167,7 +188,7 @@ def test_the_key_of_an_encrypted_store_is_asked_for_once_and_is_on_no_command_li
     program = tmp_path / "ask.sh"
     program.write_text("#!/bin/sh\necho asked >> asked\ncat key\n")
     program.chmod(0o700)
-    running = Running(tmp_path, workers=2, key_command=str(program))
+    running = start(workers=2, key_command=str(program))
     processes = [running.process.pid, *workers_of(running)]
     shown = [Path(f"/proc/{one}/{what}").read_bytes() for one in processes for what in ("cmdline", "environ")]
     assert not any(key.encode() in one for one in shown)

@@ -61,7 +61,7 @@ def serve_with_workers(request: ServeRequest, settings: Settings) -> None:
 
         show_logs(settings.server.log_format)
         stop_seconds = settings.server.drain_seconds + STOP_SECONDS + FINISH_SECONDS
-        Supervisor(count, board, launch, reload, stop_seconds).run(started)
+        Supervisor(count, board, launch, reload, listener.close, stop_seconds).run(started)
 
 
 def refuse_unsuitable(settings: Settings) -> None:

@@ -38,12 +38,20 @@ Launch = Callable[[int, bool, WorkerProcess | None], WorkerProcess]
 
 
 class Supervisor:
-    """`reload` reads the settings again for the workers to come. Those that are asked to stop have `stop_seconds`."""
+    """`reload` reads the settings again for the workers to come. Those that are asked to stop have `stop_seconds`;
+    `let_go` closes the port here, so that it is closed when they have closed it."""
 
     def __init__(
-        self, workers: int, board: Board, launch: Launch, reload: Callable[[], None], stop_seconds: float
+        self,
+        workers: int,
+        board: Board,
+        launch: Launch,
+        reload: Callable[[], None],
+        let_go: Callable[[], None],
+        stop_seconds: float,
     ) -> None:
-        self._wanted, self._board, self._launch, self._reload = workers, board, launch, reload
+        self._wanted, self._board = workers, board
+        self._launch, self._reload, self._let_go = launch, reload, let_go
         self._stop_seconds = stop_seconds
         self._workers: list[WorkerProcess] = []
         self._to_replace: list[WorkerProcess] = []
@@ -182,6 +190,7 @@ class Supervisor:
                 worker.stop_now()
         else:
             self._is_stopping = True
+            self._let_go()
             for worker in self._workers:
                 worker.stop(self._stop_seconds)
 
