@@ -8,6 +8,7 @@ are scored.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -28,6 +29,7 @@ INDEX_ROWS = 10_000
 INDEXABLE_DIMENSIONS = 4000
 EVERY = 1 << 40  # rows: no limit
 MOST_WALKED = 10_000
+LEAST_EFFORT = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,9 @@ class RowFilter:
     @property
     def key(self) -> Hashable:
         return self.condition, repr(self.values)
+
+    def within(self, part: str) -> RowFilter:
+        return RowFilter(f"{self.condition} AND {part}", self.values) if part else self
 
 
 class Server(NamedTuple):
@@ -67,43 +72,84 @@ class Halfvecs:
         return text, [*row_filter.values, _half(query), limit]
 
     def nearest(
-        self, row_filter: RowFilter, query: Vector, limit: int, most: int, broad: TtlCache[bool], server: Server
+        self,
+        row_filter: RowFilter,
+        query: Vector,
+        limit: int,
+        most: int,
+        broad: TtlCache[bool],
+        server: Server,
+        divided: Callable[[], Sequence[str]] = lambda: ("",),
     ) -> list[Neighbour]:
-        """(key, minus the similarity), best first. `broad` remembers the filters that are too broad to be scored."""
+        """(key, minus the similarity), best first. `broad` remembers the filters that are too broad to be scored.
+
+        `divided` gives the conditions that divide the rows between the indexes; the last is what none of them covers.
+        """
         if not broad.get(row_filter.key):
             found = scored(server.ask(*self.exact(row_filter, query, limit, most)), most)
             if found is not None:
                 return found
             broad.set(row_filter.key, True)
-        rows = limit
+        rows, parts = limit, divided()
         while True:
-            walked = server.work(lambda connection, rows=rows: self.walk(connection, row_filter, query, rows))  # type: ignore[misc]
+            walked = server.work(lambda connection, rows=rows: self.walk(connection, row_filter, query, rows, parts))  # type: ignore[misc]
+            met = Counter(part for _, _, part in walked)
+            short = [number for number in range(max(1, len(parts) - 1)) if met[number] < rows]
             found = _each_once(walked)
-            if len(found) >= limit:
+            if not short and len(found) < limit and rows <= MOST_WALKED:
+                rows *= 4  # several of the nearest have one key: more are needed
+                continue
+            if not short and len(found) >= limit:
                 return found[:limit]
-            if len(walked) < rows or rows > MOST_WALKED:
-                return scored(server.ask(*self.exact(row_filter, query, limit, EVERY)), EVERY) or []
-            rows *= 4  # several of the nearest have one key: more are needed
+            # A walk gives up where few of what it meets pass: what its index covers is scored whole.
+            left = [row_filter.within(parts[number]) for number in short] or [row_filter]
+            for one in left:
+                found += scored(server.ask(*self.exact(one, query, limit, EVERY)), EVERY) or []
+            return _each_once(sorted(found, key=_by_distance))[:limit]
 
-    def walk(self, connection: Connection, row_filter: RowFilter, query: Vector, limit: int) -> list[Neighbour]:
-        """May give up before it has found enough, where few rows of the index pass."""
-        effort = min(max(2 * limit, 100), 1000)
-        connection.execute("SET LOCAL hnsw.iterative_scan = strict_order")
-        connection.execute(f"SET LOCAL hnsw.ef_search = {effort}")
-        statement, vector = self.walk_statement(row_filter.condition, len(query)), _half(query)
-        return connection.execute(statement, [vector, *row_filter.values, vector, limit]).fetchall()
+    def walk(
+        self, connection: Connection, row_filter: RowFilter, query: Vector, limit: int, parts: Sequence[str] = ("",)
+    ) -> list[Row]:
+        """(key, minus the similarity, number of the part), best first; a part may give up before it has enough."""
+        for statement in walk_settings(limit):
+            connection.execute(statement)
+        statement = self.walk_statement(row_filter.condition, len(query), parts)
+        return connection.execute(statement, self.walk_values(row_filter, query, limit, parts)).fetchall()
 
-    def walk_statement(self, condition: str, dimensions: int) -> str:
+    def walk_statement(self, condition: str, dimensions: int, parts: Sequence[str] = ("",)) -> str:
         distance = f"(_halfvec::halfvec({dimensions})) <#> %s::halfvec({dimensions})"
-        return f"SELECT {self.key}, {distance} FROM {self.table} WHERE {condition} ORDER BY {distance} LIMIT %s"
+        walks = [
+            f"SELECT {self.key}, {distance} AS distance, {number} AS part FROM {self.table} "
+            f"WHERE {condition}{part and f' AND {part}'} ORDER BY {distance} LIMIT %s"
+            for number, part in enumerate(parts)
+        ]
+        if len(walks) == 1:
+            return walks[0]
+        return " UNION ALL ".join(f"({walk})" for walk in walks) + f" ORDER BY distance, {self.key}"
+
+    def walk_values(
+        self, row_filter: RowFilter, query: Vector, limit: int, parts: Sequence[str] = ("",)
+    ) -> list[object]:
+        vector = _half(query)
+        return [value for _ in parts for value in (vector, *row_filter.values, vector, limit)]
 
 
-def _each_once(walked: Sequence[Neighbour]) -> list[Neighbour]:
+def walk_settings(limit: int) -> tuple[str, str]:
+    """For one transaction: go on until enough pass, nearest first, looking at several times as many as are wanted."""
+    effort = min(max(2 * limit, LEAST_EFFORT), 1000)
+    return "SET LOCAL hnsw.iterative_scan = strict_order", f"SET LOCAL hnsw.ef_search = {effort}"
+
+
+def _each_once(walked: Sequence[Row]) -> list[Neighbour]:
     """The nearest of each key; they come best first."""
     found: dict[Hashable, float] = {}
-    for key, distance in walked:
-        found.setdefault(key, distance)
+    for row in walked:
+        found.setdefault(row[0], row[1])
     return list(found.items())
+
+
+def _by_distance(one: Neighbour) -> tuple[float, str]:
+    return one[1], str(one[0])
 
 
 def scored(rows: Sequence[Row], most: int) -> list[Neighbour] | None:
@@ -153,7 +199,7 @@ def make_index(
     full = f"{schema}.{name}" if schema else name
     found = connection.execute("SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass(%s)", (full,)).fetchall()
     if found and not found[0][0]:  # what an interrupted build leaves behind, on a cluster on some of the shards only
-        connection.execute(f"DROP INDEX IF EXISTS {full}")
+        connection.execute(f"DROP INDEX CONCURRENTLY IF EXISTS {full}")
     # No values are bound here, so a percent sign stands for itself.
     connection.execute(
         f"CREATE INDEX CONCURRENTLY IF NOT EXISTS {name} ON {table} "

@@ -4,16 +4,17 @@ Each embedding carries its vector a second time as a `halfvec`. Where up to EXAC
 filtered first and scored exactly: under a selective filter an HNSW walk is slower and misses most. A broader one walks
 the HNSW index of its space, if there is one, and on until enough of what it meets passes the filters (iterative scan,
 in strict order). `refresh` makes the indexes of spaces with many vectors, partition by partition without blocking
-writers; a store that grows does it by itself, in one background thread of one process at a time.
+writers; a store that grows does it by itself, in one background thread of one process at a time. No writer adds to an
+index: what is newer than all of them is scored exactly, beside the walk (see hnsw_segments.py).
 """
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import threading
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from typing import Protocol
 
 import numpy as np
@@ -33,6 +34,16 @@ from recollect.adapters.vectors.halfvec_sql import (
     facet_tests,
     literal,
     make_index,
+)
+from recollect.adapters.vectors.hnsw_segments import (
+    LISTED,
+    Segment,
+    due,
+    index_name,
+    parts_of,
+    segments_of,
+    space_digest,
+    superseded,
 )
 from recollect.errors import RecollectError
 from recollect.ports.vectors import VectorHit
@@ -62,8 +73,6 @@ class EmbeddingTable(Protocol):
 
 
 class PgVectorStore:
-    label = "pgvector in the record store"
-
     def __init__(
         self,
         store: EmbeddingTable,
@@ -77,6 +86,7 @@ class PgVectorStore:
         self._index_rows = index_rows
         self._background = background
         self._broad = TtlCache[bool]()
+        self._segments = TtlCache[dict[str, list[Segment]]]()
         self._looked_at = 0
         self._builder: threading.Thread | None = None
         self._building: Connection | None = None
@@ -102,7 +112,8 @@ class PgVectorStore:
             lambda text, values: database.ask(organization_id, ReadStatement(text, values))[0],
             lambda work: database.read(organization_id, work),
         )
-        rows = EMBEDDINGS.nearest(row_filter, asked, limit, self._exact_rows, self._broad, server)
+        divided = partial(self._parts, organization_id, space, len(asked))
+        rows = EMBEDDINGS.nearest(row_filter, asked, limit, self._exact_rows, self._broad, server, divided)
         hits = (VectorHit(row[0], max(-1.0, min(1.0, -float(row[1])))) for row in rows)
         return sorted(hits, key=lambda hit: (-hit.similarity, hit.memory_id))
 
@@ -117,6 +128,24 @@ class PgVectorStore:
         tests, values = facet_tests(where, self._store.facet_columns)
         return RowFilter(" AND ".join([tenant, *tests]), values)
 
+    def _parts(self, organization_id: str, space: str, dimensions: int) -> Sequence[str]:
+        """How the indexes divide the rows of a space; looked up once in a while."""
+        known = self._segments.get("all")
+        if known is None:
+            (listed,) = self._store.database.ask(organization_id, ReadStatement(LISTED))
+            known = segments_of(listed, self._store.embedding_tables)
+            self._segments.set("all", known)
+        namespace, _, model = space.partition("/")
+        return parts_of(known.get(space_digest(namespace, model, dimensions), []))
+
+    @property
+    def label(self) -> str:
+        """What it is, and how far its indexes are: searches work meanwhile, exactly."""
+        about = "pgvector in the record store"
+        with self._store.database.translated_errors(), self._store.database.snapshot() as connection:
+            built = connection.execute(_PROGRESS).fetchall()
+        return f"{about}, an HNSW index is being built ({built[0][0]}%)" if built else about
+
     def hint(self, seq: int) -> None:
         """What is committed is searched at once; when much was written, an index may be due."""
         if not self._background or seq - self._looked_at < self._index_rows:
@@ -129,7 +158,7 @@ class PgVectorStore:
 
     def _build(self) -> None:
         try:
-            self.refresh()
+            self._make_due(thorough=False)
         except RecollectError as error:  # searches work without an index, only slower
             _log.warning("could not build a vector index, will try again: %s", error.message)
 
@@ -140,18 +169,30 @@ class PgVectorStore:
         """Let the server count what is there, and make the indexes that are missing for spaces with many vectors."""
         with self._store.as_owner() as connection:
             connection.execute("ANALYZE memory, embedding")
+        self._make_due(thorough=True)
+
+    def _make_due(self, *, thorough: bool) -> None:
         with self._store.database.translated_errors(), self._store.database.snapshot() as connection:
-            many = "SELECT namespace, model, dimensions FROM embedding GROUP BY 1, 2, 3 HAVING count(*) >= %s"
-            spaces = connection.execute(many, (self._index_rows,)).fetchall()
-        for namespace, model, dimensions in spaces:
-            if dimensions <= INDEXABLE_DIMENSIONS:
-                self._make_index(namespace, model, dimensions)
+            listed = connection.execute(LISTED).fetchall()
+            spaces = connection.execute(_SPACES, (self._index_rows,)).fetchall()
+            known = segments_of(listed, self._store.embedding_tables)
+            wanted = []
+            for space in spaces:
+                segments = known.get(space_digest(*space), [])
+                rows, last_seq = _rows_by_segment(connection, space, segments)
+                segment = due(
+                    dict(zip(segments, rows, strict=False)), rows[-1], last_seq, self._index_rows, thorough=thorough
+                )
+                if segment is not None and space[2] <= INDEXABLE_DIMENSIONS:
+                    wanted.append((space, segment))
+        for space, segment in wanted:
+            self._make_index(space, segment)
 
     def rebuild(self) -> int:
         self._fill()
         with self._store.as_owner() as connection:
-            for (name,) in connection.execute(_OUR_INDEXES).fetchall():
-                connection.execute(f'DROP INDEX IF EXISTS "{name}"')
+            for name, _ in connection.execute(LISTED.replace("%%", "%")).fetchall():
+                connection.execute(f'DROP INDEX CONCURRENTLY IF EXISTS "{name}"')
         self.refresh()
         with self._store.database.translated_errors(), self._store.database.snapshot() as connection:
             return int(connection.execute("SELECT count(_halfvec) FROM embedding").fetchall()[0][0])
@@ -192,9 +233,10 @@ class PgVectorStore:
         finally:
             self._building = None
 
-    def _make_index(self, namespace: str, model: str, dimensions: int) -> None:
-        digest = hashlib.blake2b(f"{namespace}/{model}/{dimensions}".encode(), digest_size=6).hexdigest()
-        space = literal("namespace = {} AND model = {} AND dimensions = {}", namespace, model, dimensions)
+    def _make_index(self, space: tuple[str, str, int], segment: Segment) -> None:
+        namespace, model, dimensions = space
+        digest = space_digest(namespace, model, dimensions)
+        condition = literal("namespace = {} AND model = {} AND dimensions = {}", namespace, model, dimensions)
         with self._store.as_owner() as lock, self._store.as_owner() as connection, self._watched(connection):
             # By a transaction that is left open beside: an index that blocks nobody is made outside of any, and a lock
             # of the session would stay behind where a pooler gives the connection to others.
@@ -203,15 +245,38 @@ class PgVectorStore:
                 return  # another process is at it
             is_pooled = self._store.database.upkeep.is_pooled
             for table in self._store.embedding_tables:
-                make_index(connection, f"{table}_hnsw_{digest}", table, dimensions, space, is_pooled=is_pooled)
+                name = index_name(table, digest, segment)
+                make_index(
+                    connection, name, table, dimensions, f"{condition} AND {segment.condition}", is_pooled=is_pooled
+                )
+            for name in superseded(connection.execute(LISTED.replace("%%", "%")).fetchall(), digest, segment):
+                connection.execute(f'DROP INDEX CONCURRENTLY IF EXISTS "{name}"')
+        self._segments = TtlCache()
 
 
 _log = logging.getLogger("recollect")
 _BUILDING = 0x686E7377  # "hnsw": one process at a time makes indexes
-_OUR_INDEXES = (
-    "SELECT c.relname FROM pg_class c WHERE c.relkind = 'i' AND c.relname LIKE 'embedding%\\_hnsw\\_%' "
-    "AND pg_table_is_visible(c.oid)"
+_SPACES = (
+    "SELECT namespace, model, dimensions FROM embedding WHERE _halfvec IS NOT NULL GROUP BY 1, 2, 3 "
+    "HAVING count(*) >= %s"
 )
+_PROGRESS = (
+    "SELECT coalesce(100 * p.tuples_done / nullif(p.tuples_total, 0), 0) FROM pg_stat_progress_create_index p "
+    "JOIN pg_class c ON c.oid = p.relid WHERE c.relname LIKE 'embedding%' AND p.datname = current_database()"
+)
+
+
+def _rows_by_segment(
+    connection: Connection, space: tuple[str, str, int], segments: Sequence[Segment]
+) -> tuple[list[int], int]:
+    """How many vectors each segment holds, and last those that are in none; and the highest seq of the space."""
+    counted = [f"count(*) FILTER (WHERE {one.condition or 'TRUE'})" for one in segments]
+    text = (
+        f"SELECT {', '.join([*counted, 'count(*)', 'coalesce(max(_seq), 0)'])} FROM embedding "
+        "WHERE namespace = %s AND model = %s AND dimensions = %s AND _halfvec IS NOT NULL"
+    )
+    *held, total, last_seq = connection.execute(text, space).fetchall()[0]
+    return [*held, total - sum(held)], last_seq
 
 
 def _fill_some(connection: Connection, tenant: str) -> int:

@@ -943,9 +943,12 @@ class TestVectors:
         assert len(index.search("big", "long_term/m", query, 10)) == 10
         row_filter = index._row_filter("big", "long_term/m", DIMENSIONS, {"kind": ("fact",)})
         with store.database.reading("big") as connection:
-            statement = EMBEDDINGS.walk_statement(row_filter.condition, DIMENSIONS)
+            parts = index._parts("big", "long_term/m", DIMENSIONS)
+            statement = EMBEDDINGS.walk_statement(row_filter.condition, DIMENSIONS, parts)
             connection.execute("SET LOCAL enable_sort = off")  # so few could as well be sorted
-            plan = connection.execute(f"EXPLAIN {statement}", [VECTOR, *row_filter.values, VECTOR, 10])
+            plan = connection.execute(
+                f"EXPLAIN {statement}", [value for _ in parts for value in (VECTOR, *row_filter.values, VECTOR, 10)]
+            )
             assert "hnsw" in "".join(line for (line,) in plan)
 
     def test_a_walk_that_gives_up_too_early_is_made_good(self, filled: tuple[PostgresStore, dict[str, Any]]) -> None:
