@@ -265,3 +265,17 @@ def test_zones_are_not_read_again_for_every_request(berlin: Any, monkeypatch: py
         berlin.recall("tea", user="ann")
     assert len(reads) == 1
     assert berlin._core.store.count(berlin._scope, Query(Memory)) == 0
+
+
+def test_no_zone_is_read_for_a_reply_without_times(berlin: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a store that is far away it would be waited for after every first write of a user."""
+    berlin.user.add("Ann", id="ann")
+    read: list[Any] = []
+    get = berlin._core.store.get
+    monkeypatch.setattr(
+        berlin._core.store, "get", lambda *given, **named: [read.append(given), get(*given, **named)][1]
+    )
+    berlin.remember("the tea is green", user="ann")
+    assert not read
+    assert berlin.list(user="ann").memories[0].created_at.utcoffset() is not None
+    assert read

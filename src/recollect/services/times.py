@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import MAXYEAR, UTC, date, datetime, timedelta
 from functools import cache, partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ForwardRef, get_args, get_origin
 from zoneinfo import ZoneInfo
 
 from pydantic import BaseModel, PlainSerializer, ValidationInfo, WithJsonSchema, WrapValidator
@@ -151,11 +151,35 @@ MomentText = Annotated[str, _ShownInZone()]
 RecordFields = Annotated[dict[str, Any], _ShownInZone()]
 
 
-def in_zone(reply: Any, zone: str) -> Any:
-    """The reply with its times in a zone, with offset. Free JSON of users is never changed."""
-    if zone != "UTC" and isinstance(reply, BaseModel):
-        _turn(reply, ZoneInfo(zone))
+def in_zone(reply: Any, zone_of_reader: Callable[[], str]) -> Any:
+    """The reply with its times in a zone, with offset. Free JSON of users is never changed.
+
+    Whose zone it is may have to be read from the store: only where there is something to show in it.
+    """
+    if isinstance(reply, BaseModel) and shows_times(type(reply)):
+        zone = zone_of_reader()
+        if zone != "UTC":
+            _turn(reply, ZoneInfo(zone))
     return reply
+
+
+@cache
+def shows_times(reply: type[BaseModel]) -> bool:
+    """Whether there are times in such a reply, or may be."""
+    return _holds_times(reply, frozenset())
+
+
+def _holds_times(given: Any, above: frozenset[Any]) -> bool:
+    if given is Any or given is object or isinstance(given, str | ForwardRef):
+        return True
+    if isinstance(given, type) and issubclass(given, BaseModel) and given not in above:
+        inside = above | {given}
+        return bool(_marked(given)) or any(_holds_times(one.annotation, inside) for one in given.model_fields.values())
+    if get_origin(given) is dict:
+        return any(one is not Any and _holds_times(one, above) for one in get_args(given))
+    if isinstance(given, type) and issubclass(given, datetime):
+        return True
+    return any(_holds_times(one, above) for one in get_args(given))
 
 
 def _turn(reply: BaseModel, zone: ZoneInfo) -> None:

@@ -109,11 +109,12 @@ class BulkTransaction(Transaction[str]):
             ids: dict[str, list[str]] = {}
             for step in some:
                 ids.setdefault(step.record.shape.table, []).append(step.record.id)
+            traced = {table: some_ids for table, some_ids in ids.items() if RECORDS[table].shape.leaves_trace}
             back: list[str] = []
-            self._ask_for_gone(ids, back)
+            self._ask_for_gone(traced, back)
             self._write_rows(some, self._settle(len(some)))
             for table in back:
-                self._forget_gone(table, ids[table])
+                self._forget_gone(table, traced[table])
 
     def _ask_for_references(self, run: Sequence[Insert]) -> None:
         """What is inserted earlier in the run is there; everything else must be in the store."""
@@ -155,14 +156,19 @@ class BulkTransaction(Transaction[str]):
 
     def _ask_for_gone(self, ids: Mapping[str, list[str]], back: list[str]) -> None:
         """Whether any of them was deleted for good before: then there is a note of it that no longer holds."""
-        for table, some in ids.items():
-            if RECORDS[table].shape.leaves_trace:
+        if not ids:
+            return
 
-                def note(answer: int, table: str = table) -> None:
-                    if answer:
-                        back.append(table)
+        def note(answer: int) -> None:
+            if answer:
+                back.extend(ids)
 
-                self._count("recollect_gone", "id", some, note, f" AND table_name = '{table}'")
+        compiler = self._tables.compiler()
+        tenant = compiler.bind(self._scope.organization_id)
+        tables = self._tables.dialect.many("table_name", list(ids), compiler.bind)
+        among = self._tables.dialect.many("id", [id for some in ids.values() for id in some], compiler.bind)
+        where = f"organization_id = {tenant} AND {tables} AND {among}"
+        self._counts.append(CountStatement(f"SELECT count(*) FROM recollect_gone WHERE {where}", compiler.values, note))
 
     def _count(self, table: str, field: str, among: Values, then: Callable[[int], None], besides: str = "") -> None:
         compiler = self._tables.compiler()
