@@ -15,6 +15,7 @@ from starlette.testclient import TestClient
 import recollect
 from recollect.catalogue import OPERATIONS, validated
 from recollect.domain.memory import Memory
+from recollect.domain.tenancy import User
 from recollect.errors import InvalidInput
 from recollect.interfaces.cli.main import run
 from recollect.interfaces.serve import application
@@ -270,12 +271,15 @@ def test_zones_are_not_read_again_for_every_request(berlin: Any, monkeypatch: py
 def test_no_zone_is_read_for_a_reply_without_times(berlin: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """On a store that is far away it would be waited for after every first write of a user."""
     berlin.user.add("Ann", id="ann")
-    read: list[Any] = []
+    read: list[type] = []
     get = berlin._core.store.get
-    monkeypatch.setattr(
-        berlin._core.store, "get", lambda *given, **named: [read.append(given), get(*given, **named)][1]
-    )
+
+    def noted(scope: Any, record: type, id: str, **named: Any) -> Any:
+        read.append(record)
+        return get(scope, record, id, **named)
+
+    monkeypatch.setattr(berlin._core.store, "get", noted)
     berlin.remember("the tea is green", user="ann")
-    assert not read
-    assert berlin.list(user="ann").memories[0].created_at.utcoffset() is not None
-    assert read
+    assert User not in read
+    assert berlin.recall("tea", user="ann")[0].occurred_at.utcoffset() is not None
+    assert User in read
