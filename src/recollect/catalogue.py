@@ -571,7 +571,7 @@ def carry_out(operation: Operation, core: Core, scope: Any, request: Request, pr
     if masked or tenant.created:
         told = {"masked": [*masked, *reply.masked], "created": [*tenant.created, *reply.created]}
         reply = reply.model_copy(update=told)
-    return in_zone(reply, lambda: zone_for(tenant, getattr(request, "user", None)))
+    return in_zone(reply, zone_for(tenant, getattr(request, "user", None)))
 
 
 def validated(operation: Operation, fields: dict[str, Any], asking: RequestTimeZone | None = None) -> Request:

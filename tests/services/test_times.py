@@ -13,9 +13,9 @@ import pytest
 from starlette.testclient import TestClient
 
 import recollect
+from counting import store_calls
 from recollect.catalogue import OPERATIONS, validated
 from recollect.domain.memory import Memory
-from recollect.domain.tenancy import User
 from recollect.errors import InvalidInput
 from recollect.interfaces.cli.main import run
 from recollect.interfaces.serve import application
@@ -268,18 +268,14 @@ def test_zones_are_not_read_again_for_every_request(berlin: Any, monkeypatch: py
     assert berlin._core.store.count(berlin._scope, Query(Memory)) == 0
 
 
-def test_no_zone_is_read_for_a_reply_without_times(berlin: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a store that is far away it would be waited for after every first write of a user."""
-    berlin.user.add("Ann", id="ann")
-    read: list[type] = []
-    get = berlin._core.store.get
-
-    def noted(scope: Any, record: type, id: str, **named: Any) -> Any:
-        read.append(record)
-        return get(scope, record, id, **named)
-
-    monkeypatch.setattr(berlin._core.store, "get", noted)
-    berlin.remember("the tea is green", user="ann")
-    assert User not in read
-    assert berlin.recall("tea", user="ann")[0].occurred_at.utcoffset() is not None
-    assert User in read
+def test_the_zones_of_many_users_are_read_in_one_go(berlin: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a store that is far away each would be waited for."""
+    for number in range(20):
+        berlin.user.add(f"User {number}", id=f"u{number}", timezone="Asia/Bangkok" if number % 2 else "UTC")
+    seen = store_calls(berlin, monkeypatch)
+    berlin.remember_many([{"content": f"tea {number}", "user": f"u{number % 20}"} for number in range(60)])
+    assert "get" not in seen
+    assert seen.count("select") <= 3, seen
+    shown = {hit.user: hit.occurred_at.utcoffset() for n in (0, 1) for hit in berlin.recall("tea", user=f"u{n}").hits}
+    assert shown["u1"] == timedelta(hours=7)
+    assert shown["u0"] in (timedelta(hours=1), timedelta(hours=2))

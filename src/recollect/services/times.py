@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Collection, Mapping
 from datetime import MAXYEAR, UTC, date, datetime, timedelta
 from functools import cache, partial
-from typing import TYPE_CHECKING, Annotated, Any, ForwardRef, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any
 from zoneinfo import ZoneInfo
 
 from pydantic import BaseModel, PlainSerializer, ValidationInfo, WithJsonSchema, WrapValidator
@@ -24,6 +24,7 @@ from pydantic.functional_validators import ModelWrapValidatorHandler
 from recollect.domain.record import RECORDS
 from recollect.domain.tenancy import User
 from recollect.errors import InvalidInput
+from recollect.ports.query import OneOf, Query
 
 if TYPE_CHECKING:
     from recollect.services.tenant import Tenant
@@ -74,10 +75,29 @@ def zone_of(tenant: Tenant, user: str) -> str | None:
             found = tenant.get(User, user)
         except InvalidInput:  # no id of anybody: what is wrong with it is said where it is used
             return None
-        if len(tenant.zones) >= MOST_KNOWN:
-            tenant.zones.clear()
-        known = tenant.zones[key] = (found.timezone if found else None, time.monotonic() + KNOWN_SECONDS)
+        known = _noted(tenant, user, found.timezone if found else None)
     return tenant.timezone if known[0] == "UTC" else known[0]
+
+
+def read_zones(tenant: Tenant, users: Collection[str]) -> None:
+    """Read the zones of many users that are about to be asked for, in one go."""
+    organization, moment = tenant.scope.organization_id, time.monotonic()
+    new = {user for user in users if tenant.zones.get((organization, user), (None, 0.0))[1] < moment}
+    if len(new) < 2:
+        return
+    try:
+        found = dict(tenant.select(Query(User, (OneOf("id", tuple(sorted(new))),)), ("id", "timezone")))
+    except InvalidInput:  # as above, one of them
+        return
+    for user in new:
+        _noted(tenant, user, found.get(user))
+
+
+def _noted(tenant: Tenant, user: str, zone: str | None) -> tuple[str | None, float]:
+    if len(tenant.zones) >= MOST_KNOWN:
+        tenant.zones.clear()
+    known = tenant.zones[tenant.scope.organization_id, user] = zone, time.monotonic() + KNOWN_SECONDS
+    return known
 
 
 def _read(value: Any, handler: Any, info: ValidationInfo, *, whole_day: bool) -> datetime:
@@ -151,35 +171,11 @@ MomentText = Annotated[str, _ShownInZone()]
 RecordFields = Annotated[dict[str, Any], _ShownInZone()]
 
 
-def in_zone(reply: Any, zone_of_reader: Callable[[], str]) -> Any:
-    """The reply with its times in a zone, with offset. Free JSON of users is never changed.
-
-    Whose zone it is may have to be read from the store: only where there is something to show in it.
-    """
-    if isinstance(reply, BaseModel) and shows_times(type(reply)):
-        zone = zone_of_reader()
-        if zone != "UTC":
-            _turn(reply, ZoneInfo(zone))
+def in_zone(reply: Any, zone: str) -> Any:
+    """The reply with its times in a zone, with offset. Free JSON of users is never changed."""
+    if zone != "UTC" and isinstance(reply, BaseModel):
+        _turn(reply, ZoneInfo(zone))
     return reply
-
-
-@cache
-def shows_times(reply: type[BaseModel]) -> bool:
-    """Whether there are times in such a reply, or may be."""
-    return _holds_times(reply, frozenset())
-
-
-def _holds_times(given: Any, above: frozenset[Any]) -> bool:
-    if given is Any or given is object or isinstance(given, str | ForwardRef):
-        return True
-    if isinstance(given, type) and issubclass(given, BaseModel) and given not in above:
-        inside = above | {given}
-        return bool(_marked(given)) or any(_holds_times(one.annotation, inside) for one in given.model_fields.values())
-    if get_origin(given) is dict:
-        return any(one is not Any and _holds_times(one, above) for one in get_args(given))
-    if isinstance(given, type) and issubclass(given, datetime):
-        return True
-    return any(_holds_times(one, above) for one in get_args(given))
 
 
 def _turn(reply: BaseModel, zone: ZoneInfo) -> None:

@@ -36,6 +36,7 @@ from recollect.services.memories.revise import Receipt, current
 from recollect.services.memories.supersession import end_steps
 from recollect.services.requests import Reply, Request
 from recollect.services.tenant import Tenant
+from recollect.services.times import read_zones
 from recollect.services.transaction import commit, load, logged
 
 MOST_AT_ONCE = 10_000
@@ -73,6 +74,7 @@ def remember_many(tenant: Tenant, request: RememberManyRequest) -> RememberManyR
 def _remember_all(tenant: Tenant, requests: Sequence[RememberRequest]) -> list[Receipt]:
     lookup = tenant.citation_lookup(tenant.scope, None)
     kinds = declared_kinds(tenant, [one.kind for one in requests])
+    read_zones(tenant, {one.user for one in requests if one.user is not None})
     drafts = [draft_of(tenant, one, lookup, kinds) for one in requests]
     check_lengths(tenant, [(draft.given, draft.memory.namespaces) for draft in drafts if draft.given])
     return _remembered(tenant, drafts)
