@@ -38,6 +38,7 @@ from recollect.adapters.postgres.pooler import (
     share,
 )
 from recollect.errors import Closed, InvalidInput, RecollectError, StoreBusy, Unavailable
+from recollect.ports.vectors import VectorHit
 from recollect.retry import Retry
 
 T = TypeVar("T")
@@ -75,6 +76,17 @@ class ReadStatement(NamedTuple):
     statement: str
     values: Sequence[object] = ()
     binary: bool = False
+
+
+class NearStatement(NamedTuple):
+    """A search by meaning as one statement, whose answer begins with ids and distances; `settings` come before it."""
+
+    settings: str
+    statement: str
+    values: Sequence[object]
+    limit: int
+    read: Callable[[list[Row]], list[VectorHit] | None]
+    """None where the answer does not tell."""
 
 
 class Database:

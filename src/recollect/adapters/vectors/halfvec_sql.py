@@ -48,10 +48,10 @@ class RowFilter:
 
 
 class Server(NamedTuple):
-    """How the table is reached: one question, or work in a transaction."""
+    """How the table is reached: by one question, or by one in a transaction that was told something first."""
 
     ask: Callable[[str, Sequence[object]], list[Row]]
-    work: Callable[[Callable[[Connection], list[Neighbour]]], list[Neighbour]]
+    walk: Callable[[str, str, Sequence[object]], list[Row]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +92,10 @@ class Halfvecs:
             broad.set(row_filter.key, True)
         rows, parts = limit, divided()
         while True:
-            walked = server.work(lambda connection, rows=rows: self.walk(connection, row_filter, query, rows, parts))  # type: ignore[misc]
-            met = Counter(part for _, _, part in walked)
-            short = [number for number in range(max(1, len(parts) - 1)) if met[number] < rows]
-            found = _each_once(walked)
+            statement = self.walk_statement(row_filter.condition, len(query), parts)
+            values = self.walk_values(row_filter, query, rows, parts)
+            walked = server.walk(walk_settings(rows), statement, values)
+            short, found = _short(walked, rows, parts), _each_once(walked)
             if not short and len(found) < limit and rows <= MOST_WALKED:
                 rows *= 4  # several of the nearest have one key: more are needed
                 continue
@@ -107,16 +107,8 @@ class Halfvecs:
                 found += scored(server.ask(*self.exact(one, query, limit, EVERY)), EVERY) or []
             return _each_once(sorted(found, key=_by_distance))[:limit]
 
-    def walk(
-        self, connection: Connection, row_filter: RowFilter, query: Vector, limit: int, parts: Sequence[str] = ("",)
-    ) -> list[Row]:
-        """(key, minus the similarity, number of the part), best first; a part may give up before it has enough."""
-        for statement in walk_settings(limit):
-            connection.execute(statement)
-        statement = self.walk_statement(row_filter.condition, len(query), parts)
-        return connection.execute(statement, self.walk_values(row_filter, query, limit, parts)).fetchall()
-
     def walk_statement(self, condition: str, dimensions: int, parts: Sequence[str] = ("",)) -> str:
+        """Gives (key, minus the similarity, number of the part), best first; a part may give up too early."""
         distance = f"(_halfvec::halfvec({dimensions})) <#> %s::halfvec({dimensions})"
         walks = [
             f"SELECT {self.key}, {distance} AS distance, {number} AS part FROM {self.table} "
@@ -134,10 +126,23 @@ class Halfvecs:
         return [value for _ in parts for value in (vector, *row_filter.values, vector, limit)]
 
 
-def walk_settings(limit: int) -> tuple[str, str]:
+def walk_settings(limit: int) -> str:
     """For one transaction: go on until enough pass, nearest first, looking at several times as many as are wanted."""
     effort = min(max(2 * limit, LEAST_EFFORT), 1000)
-    return "SET LOCAL hnsw.iterative_scan = strict_order", f"SET LOCAL hnsw.ef_search = {effort}"
+    in_order = "set_config('hnsw.iterative_scan', 'strict_order', true)"
+    return f"SELECT {in_order}, set_config('hnsw.ef_search', '{effort}', true)"
+
+
+def walked_enough(walked: Sequence[Row], limit: int, parts: Sequence[str]) -> list[Neighbour] | None:
+    """The answer of one walk; None if it takes more to be sure of it."""
+    found = _each_once(walked)
+    return found[:limit] if len(found) >= limit and not _short(walked, limit, parts) else None
+
+
+def _short(walked: Sequence[Row], rows: int, parts: Sequence[str]) -> list[int]:
+    """The parts with an index whose walk came to fewer than were asked for."""
+    met = Counter(row[2] for row in walked)
+    return [number for number in range(max(1, len(parts) - 1)) if met[number] < rows]
 
 
 def _each_once(walked: Sequence[Row]) -> list[Neighbour]:

@@ -20,7 +20,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from recollect.adapters.postgres.connection import Connection, Database, ReadStatement
+from recollect.adapters.postgres.connection import Connection, Database, NearStatement, ReadStatement, Row
 from recollect.adapters.postgres.halfvec import MOST_DIMENSIONS, half
 from recollect.adapters.ttl_cache import TtlCache
 from recollect.adapters.vectors.exact import VectorFilter, unit_query
@@ -34,6 +34,9 @@ from recollect.adapters.vectors.halfvec_sql import (
     facet_tests,
     literal,
     make_index,
+    scored,
+    walk_settings,
+    walked_enough,
 )
 from recollect.adapters.vectors.hnsw_segments import (
     LISTED,
@@ -46,6 +49,8 @@ from recollect.adapters.vectors.hnsw_segments import (
     superseded,
 )
 from recollect.errors import RecollectError
+from recollect.ports.read_ahead import NearSearch, PoolReading, ReadAhead
+from recollect.ports.records import Scope
 from recollect.ports.vectors import VectorHit
 
 FILL_AT_ONCE = 500
@@ -70,6 +75,9 @@ class EmbeddingTable(Protocol):
     def tenants(self) -> Sequence[str]: ...
 
     def as_owner(self) -> AbstractContextManager[Connection]: ...
+
+    def read_ahead(self, scope: Scope, reading: PoolReading, near: Sequence[NearStatement]) -> ReadAhead | None:
+        """What a search is going to read, its vector searches given as statements."""
 
 
 class PgVectorStore:
@@ -106,16 +114,48 @@ class PgVectorStore:
         VectorFilter.of(organization_id, space, where)  # refuses what is no facet
         if limit <= 0 or len(asked) > MOST_DIMENSIONS:
             return []
-        database = self._store.database
         row_filter = self._row_filter(organization_id, space, len(asked), where or {})
+
+        def ask(*questions: ReadStatement) -> list[Row]:
+            return self._store.database.ask(organization_id, *questions)[-1]
+
         server = Server(
-            lambda text, values: database.ask(organization_id, ReadStatement(text, values))[0],
-            lambda work: database.read(organization_id, work),
+            lambda text, values: ask(ReadStatement(text, values)),
+            lambda settings, text, values: ask(ReadStatement(settings), ReadStatement(text, values)),
         )
         divided = partial(self._parts, organization_id, space, len(asked))
         rows = EMBEDDINGS.nearest(row_filter, asked, limit, self._exact_rows, self._broad, server, divided)
-        hits = (VectorHit(row[0], max(-1.0, min(1.0, -float(row[1])))) for row in rows)
-        return sorted(hits, key=lambda hit: (-hit.similarity, hit.memory_id))
+        return _hits(rows)
+
+    def read_ahead(self, scope: Scope, reading: PoolReading) -> ReadAhead | None:
+        if any(len(one.vector) > MOST_DIMENSIONS or one.limit <= 0 for one in reading.near):
+            return None
+        return self._store.read_ahead(scope, reading, [self._near(scope, one) for one in reading.near])
+
+    def _near(self, scope: Scope, wanted: NearSearch) -> NearStatement:
+        """The search as one statement, and how its answer reads: None where it takes another one to be sure."""
+        asked, limit = unit_query(wanted.vector), wanted.limit
+        tenant = scope.organization_id
+        VectorFilter.of(tenant, wanted.space, wanted.where)
+        row_filter = self._row_filter(tenant, wanted.space, len(asked), wanted.where)
+        if not self._broad.get(row_filter.key):
+
+            def read(rows: list[Row]) -> list[VectorHit] | None:
+                found = scored(rows, self._exact_rows)
+                if found is None:
+                    self._broad.set(row_filter.key, True)
+                return None if found is None else _hits(found)
+
+            return NearStatement("", *EMBEDDINGS.exact(row_filter, asked, limit, self._exact_rows), limit, read)
+        parts = self._parts(tenant, wanted.space, len(asked))
+
+        def read_walked(rows: list[Row]) -> list[VectorHit] | None:
+            found = walked_enough(sorted(rows, key=lambda row: (row[1], row[0])), limit, parts)
+            return None if found is None else _hits(found)
+
+        statement = EMBEDDINGS.walk_statement(row_filter.condition, len(asked), parts)
+        values = EMBEDDINGS.walk_values(row_filter, asked, limit, parts)
+        return NearStatement(walk_settings(limit), statement, values, limit, read_walked)
 
     def _row_filter(
         self, organization_id: str, space: str, dimensions: int, where: Mapping[str, Collection[str | None]]
@@ -277,6 +317,11 @@ def _rows_by_segment(
     )
     *held, total, last_seq = connection.execute(text, space).fetchall()[0]
     return [*held, total - sum(held)], last_seq
+
+
+def _hits(rows: Sequence[Row]) -> list[VectorHit]:
+    hits = (VectorHit(row[0], max(-1.0, min(1.0, -float(row[1])))) for row in rows)
+    return sorted(hits, key=lambda hit: (-hit.similarity, hit.memory_id))
 
 
 def _fill_some(connection: Connection, tenant: str) -> int:

@@ -24,10 +24,12 @@ from recollect.domain.text.relevance import (
 )
 from recollect.ports.query import Beside, TextQuery
 from recollect.services.memories.embeddings import GivenVectors
+from recollect.services.read_ahead import reading_ahead, reads_ahead
 from recollect.services.recall.filters import NO_SUMMARY
-from recollect.services.recall.meaning import Conditions, VectorSearch, keys_of, vector_of
+from recollect.services.recall.meaning import Conditions, QuestionVector, VectorSearch, keys_of, vector_of
 from recollect.services.recall.memory_rows import MemoryRow, MemoryRows, MessageRows
 from recollect.services.recall.message_conditions import SAID, MessageConditions
+from recollect.services.recall.pool_reading import near_reading, pool_reading
 from recollect.services.tenant import Tenant
 
 # Without a session, what was written by the same user or agent within these minutes was said together.
@@ -45,6 +47,8 @@ class Pool:
     ranking: Ranking | None = None
     ranked: list[Ranked] | None = None
     is_past: bool = False
+    ahead: Tenant | None = None
+    """The tenant with what was read ahead, of what hangs on those that were found."""
 
     @property
     def has_messages(self) -> bool:
@@ -75,6 +79,7 @@ def gather(
 ) -> Pool:
     """Candidates by words, by meaning and by standing beside one; each proven on the records."""
     pool, depth = Pool(), max(1, limit // 50)
+    tenant, guessed = _read_ahead(tenant, question, searched, given, depth)
     parts = [_Part(conditions, _rows(tenant, conditions, pool.notes)) for conditions in searched]
     with tenant.turn:
         for part in parts:
@@ -84,7 +89,7 @@ def gather(
     question = question.in_own_voice(
         [row.text for row in found[:NEIGHBOURS_OF]], {row.author for row in found if row.author}
     )
-    _compare_with(tenant, question, searched, given, pool)
+    _compare_with(tenant, question, searched, given, pool, guessed)
     with tenant.turn:
         around: list[list[str]] = []
         for part in parts:
@@ -112,6 +117,9 @@ def gather_near(
     """Only the nearest in meaning, in the order of their similarity: what a vector store answers."""
     pool = Pool()
     _compare_with(tenant, question, searched, given, pool)
+    if pool.vectors and reads_ahead(tenant):
+        tenant = reading_ahead(tenant, near_reading(searched[0], pool.vectors.question, limit))
+        pool.vectors.tenant, pool.ahead = tenant, tenant
     near: dict[str, float] = {}
     with tenant.turn:
         for conditions in searched:
@@ -139,12 +147,33 @@ def _by_words(tenant: Tenant, question: Question, conditions: Conditions, limit:
     return dict(sorted(found.items(), key=lambda one: -one[1])[:limit])
 
 
+def _read_ahead(
+    tenant: Tenant, question: Question, searched: Sequence[Conditions], given: GivenVectors | None, depth: int
+) -> tuple[Tenant, QuestionVector | None]:
+    """Where the store is a round trip away it is told at once what is going to be read.
+
+    Whom a question names is only known when its words were searched, and then it may have another vector: of those that
+    name somebody none is made beforehand.
+    """
+    if not reads_ahead(tenant):
+        return tenant, None
+    guessed = None
+    if given or not question.names:
+        guessed = vector_of(tenant, question, searched[0].namespaces, (), given, [])
+    return reading_ahead(tenant, pool_reading(searched[0], question, guessed, depth)), guessed
+
+
 def _compare_with(
-    tenant: Tenant, question: Question, searched: Sequence[Conditions], given: GivenVectors | None, pool: Pool
+    tenant: Tenant,
+    question: Question,
+    searched: Sequence[Conditions],
+    given: GivenVectors | None,
+    pool: Pool,
+    guessed: QuestionVector | None = None,
 ) -> None:
     """Outside of the turn: a model may be slow."""
     namespaces = searched[0].namespaces
-    vector = vector_of(tenant, question, namespaces, pool.rows.values(), given, pool.notes)
+    vector = vector_of(tenant, question, namespaces, pool.rows.values(), given, pool.notes, guessed)
     pool.vectors = VectorSearch(tenant, searched, vector) if vector else None
 
 

@@ -117,7 +117,7 @@ def hits_of(tenant: Tenant, best: Sequence[Ranked], pool: Pool, question: Questi
     if not rows:
         return []
     of_these = (OneOf("memory_id", tuple(id for id, row in rows.items() if row.role is None)),)
-    cited, tagged = tenant.select_each(
+    cited, tagged = (pool.ahead or tenant).select_each(
         [(Query(Citation, of_these), ("memory_id", *citations.SHOWN)), (Query(Tag, of_these), ("memory_id", "tag"))]
     )
     views = citations.by_memory(tenant, cited)

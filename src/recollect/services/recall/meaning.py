@@ -49,8 +49,12 @@ def vector_of(
     found: Iterable[MemoryRow],
     given: GivenVectors | None,
     notes: list[str],
+    guessed: QuestionVector | None = None,
 ) -> QuestionVector | None:
-    """One vector for the question. Whom it may name is read off the memories found by its words."""
+    """One vector for the question. Whom it may name is read off the memories found by its words.
+
+    `guessed` is what was made before they were known, of the question as it was put.
+    """
     for model, vector in (given or {}).items():
         check_lengths(tenant, [({model: vector}, namespaces)])
         if length_of(tenant, model, namespaces, len(vector)) is None:
@@ -65,6 +69,8 @@ def vector_of(
             " compares meaning (setting `embedder`)"
         )
     rephrased = question.rephrased({row.author for row in found if row.author})
+    if rephrased is None and guessed is not None:
+        return guessed
     text, model = rephrased or question.text, tenant.embedder.model
     try:
         vector, codes = question_vector(tenant.embedder, text, coded=tenant.late_interaction)

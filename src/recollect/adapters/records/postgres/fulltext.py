@@ -56,12 +56,27 @@ class TextSearch:
 
     def search(self, scope: Scope, query: TextQuery[Record], *, bound: str | None = None) -> list[TextHit]:
         """`bound` is the tenant that the database holds the search to; it is the scope's own."""
-        asked = terms_asked(query.terms)
-        terms = [asked_value(term_forms(query.record, scope.organization_id, term, self.cipher)) for term in asked]
-        if not terms or not query.limit:
-            return []
         tenant = bound or scope.organization_id
-        return self._proven(tenant, scope, query, _Search(self, tenant, scope, query).best(terms))
+        return self._proven(tenant, scope, query, self.suggested(scope, query, bound=tenant))
+
+    def suggested(self, scope: Scope, query: TextQuery[Record], *, bound: str | None = None) -> list[TextHit]:
+        """What the upkeep role finds: to be read again by the other before anybody sees it."""
+        terms = self._terms(scope, query)
+        return _Search(self, bound or scope.organization_id, scope, query).best(terms) if terms else []
+
+    def _terms(self, scope: Scope, query: TextQuery[Record]) -> list[str]:
+        asked = terms_asked(query.terms) if query.limit else ()
+        return [asked_value(term_forms(query.record, scope.organization_id, term, self.cipher)) for term in asked]
+
+    def among_few(self, scope: Scope, query: TextQuery[Record]) -> ReadStatement | None:
+        """The whole search as one statement that gives (id, score, how many there are); None if they are many, or
+        nothing is asked for. To be run by the upkeep role, and what it finds is to be read again by the other.
+        """
+        terms, search = self._terms(scope, query), _Search(self, scope.organization_id, scope, query)
+        if not terms or search.is_broad:
+            return None
+        compiler = self.compiler()
+        return ReadStatement(placeholders(search.among_few(compiler, terms)), compiler.values)
 
     def _proven(self, tenant: str, scope: Scope, query: TextQuery[Record], hits: list[TextHit]) -> list[TextHit]:
         if not hits:
@@ -82,10 +97,14 @@ class _Search:
         self._table = quoted(query.record.shape.table)
         self._known_as: Hashable = (tenant, query.record, repr(sorted(query.facets.items())))
 
+    @property
+    def is_broad(self) -> bool:
+        return self._sizes.get(self._known_as) is not None
+
     def best(self, terms: Sequence[str]) -> list[TextHit]:
-        if self._sizes.get(self._known_as) is None:
+        if not self.is_broad:
             compiler = self._compiler()
-            rows = self._ask(self._among_few(compiler, terms), compiler)
+            rows = self._ask(self.among_few(compiler, terms), compiler)
             if rows[0][2] <= FEW:
                 return [TextHit(id, score) for id, score, _ in rows if id is not None]
         size, counted = self._counted(terms)
@@ -102,7 +121,7 @@ class _Search:
         (rows,) = self._link.ask(self._tenant, ReadStatement(placeholders(statement), compiler.values), role=UPKEEP)
         return rows
 
-    def _among_few(self, compiler: Compiler, terms: Sequence[str]) -> str:
+    def among_few(self, compiler: Compiler, terms: Sequence[str]) -> str:
         """All in one, with the size of the scope beside each hit. Values are bound in the order they stand in."""
         asked = f"SELECT {_ASKED} AS q FROM unnest({compiler.bind(list(terms))}::text[]) w"
         passing = self._passing(compiler)

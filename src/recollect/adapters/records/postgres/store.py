@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from recollect.adapters.postgres.connection import APP, Connection, Database, ReadStatement
+from recollect.adapters.postgres.connection import APP, Connection, Database, NearStatement, ReadStatement
 from recollect.adapters.postgres.halfvec import half
 from recollect.adapters.postgres.pooler import POOLED
 from recollect.adapters.records.common.bulk_transaction import (
@@ -49,6 +49,7 @@ from recollect.adapters.records.postgres.fulltext_index import (
 from recollect.adapters.records.postgres.logins import check_logins
 from recollect.adapters.records.postgres.maintenance import check_records
 from recollect.adapters.records.postgres.member_indexes import MemberSearch
+from recollect.adapters.records.postgres.read_ahead import Chain, read_ahead
 from recollect.adapters.records.postgres.scan import scan_tables
 from recollect.adapters.records.postgres.vectors import (
     FACET_COLUMNS,
@@ -65,6 +66,7 @@ from recollect.ports.keys import KeyService
 from recollect.ports.member_indexes import MemberIndex
 from recollect.ports.partitions import Machine, Partition
 from recollect.ports.query import Page, Query, Reading, Row, TextHit, TextQuery
+from recollect.ports.read_ahead import PoolReading, ReadAhead
 from recollect.ports.records import Capabilities, Problem, Remark, Scope
 from recollect.ports.steps import Committed, Insert, Step
 from recollect.ports.traces import ScannedPlace
@@ -232,6 +234,13 @@ class PostgresStore(SqlReads):
 
     def stored_vectors(self, scope: Scope, space: str, ids: Sequence[str]) -> list[StoredVector]:
         return stored_vectors(self.database, scope, space, ids)
+
+    def read_ahead(self, scope: Scope, reading: PoolReading, near: Sequence[NearStatement]) -> ReadAhead | None:
+        """A cluster hands no settings on to its workers, and another login searches by words elsewhere."""
+        if self.database.is_distributed or self.database.upkeep is not self.database:
+            return None
+        chain = Chain(self.database, self.codec, self._cipher.seals_texts, scope, reading)
+        return read_ahead(chain, self._text, scope, reading, near)
 
     def _read_all(self, scope: Scope, readings: Sequence[tuple[str, Values]]) -> list[list[Row]]:
         questions = [ReadStatement(placeholders(statement), values) for statement, values in readings]

@@ -113,14 +113,16 @@ class PostgresVectors:
         ]
 
 
+# One look-up by the whole key for each: asked for all at once, a planner may walk through the whole space instead.
+VECTORS_OF = (
+    'SELECT e.memory_id, e.vector, e.tokens, e.start, e."end" '
+    "FROM (SELECT DISTINCT id FROM unnest(%s::text[]) u(id)) w CROSS JOIN LATERAL (SELECT * FROM embedding "
+    "WHERE organization_id = %s AND memory_id = w.id AND namespace = %s AND model = %s) e"
+)
+
+
 def stored_vectors(database: Database, scope: Scope, space: str, ids: Sequence[str]) -> list[StoredVector]:
     namespace, _, model = space.partition("/")
-    # One look-up by the whole key for each: asked for all at once, a planner may walk through the whole space instead.
-    text = (
-        'SELECT e.memory_id, e.vector, e.tokens, e.start, e."end" FROM unnest(%s::text[]) w(id) CROSS JOIN LATERAL '
-        "(SELECT * FROM embedding "
-        "WHERE organization_id = %s AND memory_id = w.id AND namespace = %s AND model = %s) e"
-    )
     values = (list(ids), scope.organization_id, namespace, model)
-    (rows,) = database.ask(scope.organization_id, ReadStatement(text, values, binary=True))
+    (rows,) = database.ask(scope.organization_id, ReadStatement(VECTORS_OF, values, binary=True))
     return cast(list[StoredVector], rows)

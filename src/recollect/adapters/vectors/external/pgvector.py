@@ -137,7 +137,8 @@ class PgVector:
     ) -> list[int]:
         row_filter, table = RowFilter(*_condition(place, wanted)), Halfvecs(_table(generation), "seq")
         server = Server(
-            lambda text, values: self._run(lambda connection: connection.execute(text, values).fetchall()), self._run
+            lambda text, values: self._run(lambda connection: connection.execute(text, values).fetchall()),
+            lambda settings, text, values: self._run(lambda connection: _walked(connection, settings, text, values)),
         )
         rows = table.nearest(row_filter, query, limit, self._exact_limit, self._broad, server)
         return [row[0] for row in rows]
@@ -247,6 +248,11 @@ def _no_pgvector() -> IndexFailed:
         "that database has no pgvector 0.8 or newer",
         remedy="install pgvector there, then ask an administrator to run: CREATE EXTENSION vector",
     )
+
+
+def _walked(connection: Connection, settings: str, text: str, values: Sequence[object]) -> list[Row]:
+    connection.execute(settings)
+    return connection.execute(text, values).fetchall()
 
 
 def _table(generation: Generation) -> str:
