@@ -48,6 +48,7 @@ APP, UPKEEP = "recollect_app", "recollect_upkeep"
 BUSY_SECONDS = 30
 TRIES = 6
 MOST_CONNECTIONS = 10
+MOST_PREPARED = 300  # to make room for another takes a round trip
 # Writers of one tenant take turns. A few may wait at the server, so that it need not wait for us; were it all of them,
 # they would hold every connection, and nobody else could even read.
 WRITERS_AT_ONCE = 3
@@ -134,6 +135,7 @@ class Database:
             self.is_pooled = is_between(connection)
         if not self.is_pooled:
             connection.execute(FOR_THE_SESSION)
+            connection.prepared_max = MOST_PREPARED
             return
         share(connection)
         if not self._holds_transactions:

@@ -29,7 +29,7 @@ from recollect.services.recall.filters import NO_SUMMARY
 from recollect.services.recall.meaning import Conditions, QuestionVector, VectorSearch, keys_of, vector_of
 from recollect.services.recall.memory_rows import MemoryRow, MemoryRows, MessageRows
 from recollect.services.recall.message_conditions import SAID, MessageConditions
-from recollect.services.recall.pool_reading import near_reading, pool_reading
+from recollect.services.recall.pool_reading import depth_of, reading_on
 from recollect.services.tenant import Tenant
 
 # Without a session, what was written by the same user or agent within these minutes was said together.
@@ -76,10 +76,10 @@ def gather(
     *,
     given: GivenVectors | None = None,
     limit: int = 10,
+    guessed: QuestionVector | None = None,
 ) -> Pool:
     """Candidates by words, by meaning and by standing beside one; each proven on the records."""
-    pool, depth = Pool(), max(1, limit // 50)
-    tenant, guessed = _read_ahead(tenant, question, searched, given, depth)
+    pool, depth = Pool(), depth_of(limit)
     parts = [_Part(conditions, _rows(tenant, conditions, pool.notes)) for conditions in searched]
     with tenant.turn:
         for part in parts:
@@ -90,6 +90,9 @@ def gather(
         [row.text for row in found[:NEIGHBOURS_OF]], {row.author for row in found if row.author}
     )
     _compare_with(tenant, question, searched, given, pool, guessed)
+    if pool.vectors and pool.vectors.question is not guessed and reads_ahead(tenant):
+        reading = reading_on(searched[0], pool.vectors.question, list(parts[0].lexical), limit)
+        pool.vectors.tenant = tenant = parts[0].rows.tenant = reading_ahead(tenant, reading)
     with tenant.turn:
         around: list[list[str]] = []
         for part in parts:
@@ -112,14 +115,16 @@ def gather(
 
 
 def gather_near(
-    tenant: Tenant, question: Question, searched: Sequence[Conditions], given: GivenVectors | None, limit: int
+    tenant: Tenant,
+    question: Question,
+    searched: Sequence[Conditions],
+    given: GivenVectors | None,
+    limit: int,
+    guessed: QuestionVector | None = None,
 ) -> Pool:
     """Only the nearest in meaning, in the order of their similarity: what a vector store answers."""
     pool = Pool()
-    _compare_with(tenant, question, searched, given, pool)
-    if pool.vectors and reads_ahead(tenant):
-        tenant = reading_ahead(tenant, near_reading(searched[0], pool.vectors.question, limit))
-        pool.vectors.tenant, pool.ahead = tenant, tenant
+    _compare_with(tenant, question, searched, given, pool, guessed)
     near: dict[str, float] = {}
     with tenant.turn:
         for conditions in searched:
@@ -145,22 +150,6 @@ def _by_words(tenant: Tenant, question: Question, conditions: Conditions, limit:
         hits = tenant.search_text(words)
         found |= dict(zip(keys_of(conditions, [hit.id for hit in hits]), (hit.score for hit in hits), strict=True))
     return dict(sorted(found.items(), key=lambda one: -one[1])[:limit])
-
-
-def _read_ahead(
-    tenant: Tenant, question: Question, searched: Sequence[Conditions], given: GivenVectors | None, depth: int
-) -> tuple[Tenant, QuestionVector | None]:
-    """Where the store is a round trip away it is told at once what is going to be read.
-
-    Whom a question names is only known when its words were searched, and then it may have another vector: of those that
-    name somebody none is made beforehand.
-    """
-    if not reads_ahead(tenant):
-        return tenant, None
-    guessed = None
-    if given or not question.names:
-        guessed = vector_of(tenant, question, searched[0].namespaces, (), given, [])
-    return reading_ahead(tenant, pool_reading(searched[0], question, guessed, depth)), guessed
 
 
 def _compare_with(

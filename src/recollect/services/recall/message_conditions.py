@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 from recollect.domain.conversations import Message, Session
 from recollect.domain.memory import MESSAGES
-from recollect.ports.query import AnyOf, Compare, Filter, IsNull, OneOf, Order, Query, equal
+from recollect.ports.query import AnyOf, Compare, Filter, IsNull, OneOf, Order, Query, Reading, equal
 from recollect.services.memories.message_vectors import WITH_TEXT
 from recollect.services.recall.filters import Facets, MemoryFilter
 from recollect.services.tenant import Tenant
@@ -73,13 +73,8 @@ def _only_of_memories() -> tuple[tuple[str, Any], ...]:
 def message_conditions(tenant: Tenant, wanted: MemoryFilter, notes: list[str]) -> MessageConditions | None:
     """The filters as they apply to messages; None if there are no messages to search."""
     of_session: tuple[Filter, ...] = (equal("session_id", wanted.session),) if wanted.session is not None else ()
-    owners = [(name, value) for name in ("user", "agent", "project") if (value := getattr(wanted, name)) is not None]
-    found, any_message = tenant.select_each(
-        [
-            (_sessions(owners, wanted.session), ("id", "user_id", "agent_id", "project_id")),
-            (Query(Message, of_session, limit=1), ("id",)),
-        ]
-    )
+    owners = _owners(wanted)
+    found, any_message = tenant.select_each(message_readings(wanted))
     if not any_message:
         return None
     if len(found) > MOST_SESSIONS:
@@ -96,6 +91,19 @@ def message_conditions(tenant: Tenant, wanted: MemoryFilter, notes: list[str]) -
         tuple(_searches(wanted.session, dict(owners), sessions)),
         is_narrowed=bool(wanted.author or wanted.since or wanted.until),
     )
+
+
+def message_readings(wanted: MemoryFilter) -> list[Reading]:
+    """The sessions whose messages are meant, and whether there is any message."""
+    of_session: tuple[Filter, ...] = (equal("session_id", wanted.session),) if wanted.session is not None else ()
+    return [
+        (_sessions(_owners(wanted), wanted.session), ("id", "user_id", "agent_id", "project_id")),
+        (Query(Message, of_session, limit=1), ("id",)),
+    ]
+
+
+def _owners(wanted: MemoryFilter) -> list[tuple[str, str]]:
+    return [(name, value) for name in ("user", "agent", "project") if (value := getattr(wanted, name)) is not None]
 
 
 def _sessions(owners: Sequence[tuple[str, str]], session: str | None) -> Query[Session]:

@@ -30,7 +30,8 @@ from recollect.services.recall.hits import Hit, hits_of, without_repeats
 from recollect.services.recall.linked import MOST_HOPS, Follow, with_linked
 from recollect.services.recall.meaning import Conditions, is_understood
 from recollect.services.recall.memory_rows import MemoryRow
-from recollect.services.recall.message_conditions import includes_messages, message_conditions
+from recollect.services.recall.message_conditions import includes_messages, message_conditions, message_readings
+from recollect.services.recall.pool_reading import read_first
 from recollect.services.request_limits import MOST_CONDITIONS
 from recollect.services.requests import Reply
 from recollect.services.tenant import Tenant
@@ -235,6 +236,14 @@ def pool_of(tenant: Tenant, request: RecallRequest, question: Question, conditio
         raise InvalidInput("the past is recalled by everything", remedy="leave `by` out, or as_of")
     notes: list[str] = []
     is_wanted = includes_messages(request, request.include_messages)
+    if request.by == "words":
+        tenant = replace(tenant, embedders=())
+    guessed = None
+    if request.as_of is None:
+        besides = message_readings(request) if is_wanted else []
+        tenant, guessed = read_first(
+            tenant, question, conditions, given, by=request.by, limit=request.limit, besides=besides
+        )
     messages = message_conditions(tenant, request, notes) if is_wanted else None
     searched: list[Conditions] = [conditions, *([messages] if messages is not None else [])]
     if request.as_of is not None:
@@ -242,12 +251,12 @@ def pool_of(tenant: Tenant, request: RecallRequest, question: Question, conditio
             raise InvalidInput("links are followed as they are now", remedy="leave `follow` out, or as_of")
         pool = gather_past(tenant, question, conditions, messages, request.as_of, given, request.limit)
     elif request.by == "meaning":
-        pool = gather_near(tenant, question, searched, given, request.limit)
+        pool = gather_near(tenant, question, searched, given, request.limit, guessed)
+        pool.ahead = tenant
     else:
         if request.by == "words" and given:
             raise InvalidInput("by words alone no vector is used", remedy="leave the vector out, or `by`")
-        by_words = replace(tenant, embedders=()) if request.by == "words" else tenant
-        pool = gather(by_words, question, searched, given=given, limit=request.limit)
+        pool = gather(tenant, question, searched, given=given, limit=request.limit, guessed=guessed)
     pool.notes += notes
     return pool
 
