@@ -26,7 +26,7 @@ class Talk:
         self._traces: list[IO[str]] = []
 
     def watch(self, connection: Connection) -> None:
-        trace = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")
+        trace = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")  # noqa: SIM115 - closed by `close`
         self._traces.append(trace)
         connection.pgconn.trace(os.dup(trace.fileno()))
 
@@ -65,9 +65,7 @@ def _waits(sent: list[str]) -> int:
         kind = one.split(" ", 1)[0]
         if kind in _SENT_AHEAD:
             is_waited_for = False
-        elif kind in _AT_ONCE:
-            count, is_waited_for = count + 1, True
-        elif kind in _WAITED_FOR and not is_waited_for:
+        elif kind in _AT_ONCE or (kind in _WAITED_FOR and not is_waited_for):
             count, is_waited_for = count + 1, True
     return count
 

@@ -19,7 +19,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any, NamedTuple, TypeVar
 from weakref import WeakValueDictionary
 
@@ -163,11 +163,13 @@ class Database:
         with line._transaction("; ".join(begin)) as connection:
             yield connection
 
-    def write(self, tenant: str, work: Callable[[Connection], T], *, by_key: bool = False) -> T:
-        """Runs the work in one transaction, again if it failed in a way that passes."""
+    def write(self, tenant: str, work: Callable[[Connection], T], *, by_key: bool = False, is_bulk: bool = False) -> T:
+        """Runs the work in one transaction, again if it failed in a way that passes. `is_bulk` where it copies rows,
+        which cannot be done in a flight.
+        """
         begin = self._begin_writing(tenant) if self.is_distributed else self._begin_writing_quickly(tenant, by_key)
         with self._place_among_writers(tenant):
-            return self._persistently(lambda: self._write_once(begin, work))
+            return self._persistently(lambda: self._write_once(begin, work, is_bulk=is_bulk))
 
     def read(self, tenant: str, work: Callable[[Connection], T]) -> T:
         """Runs work that only reads, again if its line turns out to be dead."""
@@ -299,12 +301,14 @@ class Database:
             pool.putconn(connection)
 
     @contextmanager
-    def _flight(self, begin: Sequence[ReadStatement]) -> Iterator[tuple[Connection, list[psycopg.Cursor[Row]]]]:
+    def _flight(
+        self, begin: Sequence[ReadStatement], *, is_bulk: bool = False
+    ) -> Iterator[tuple[Connection, list[psycopg.Cursor[Row]]]]:
         """A transaction whose statements are sent without waiting for the answers of those before."""
         pool = self._open_pool()
         connection = pool.getconn()
         try:
-            with connection.pipeline() as flight:
+            with nullcontext() if is_bulk else connection.pipeline() as flight:
                 try:
                     # What has no values is written out for one tenant, and not worth preparing.
                     yield (
@@ -315,13 +319,16 @@ class Database:
                         ],
                     )
                 except BaseException:
-                    _drain(flight)
+                    if flight is not None:
+                        _drain(flight)
                     raise
         finally:
             _leave(connection)
             pool.putconn(connection)
 
-    def _write_once(self, begin: Sequence[ReadStatement], work: Callable[[Connection], T]) -> T:
+    def _write_once(
+        self, begin: Sequence[ReadStatement], work: Callable[[Connection], T], *, is_bulk: bool = False
+    ) -> T:
         """The second statement of `begin` says the number of the transaction, last in its answer.
 
         On a cluster COMMIT goes alone: what fails before it is surely undone, and may be tried again. What fails with
@@ -329,7 +336,7 @@ class Database:
         """
         number = ""
         try:
-            with self._flight(begin) as (connection, begun):
+            with self._flight(begin, is_bulk=is_bulk) as (connection, begun):
                 result = work(connection)
                 if self.is_distributed:
                     _settle(connection)

@@ -37,6 +37,7 @@ from recollect.adapters.records.common.transaction import Transaction, unique_va
 from recollect.adapters.records.postgres import cluster, distribution, dump, member_indexes, preflight
 from recollect.adapters.records.postgres import partitions as postgres_layout
 from recollect.adapters.records.postgres import schema as tables_of
+from recollect.adapters.records.postgres.copying import COPIED_STEPS, copy_rows, is_copied, may_copy
 from recollect.adapters.records.postgres.dialect import DIALECT, placeholders
 from recollect.adapters.records.postgres.fulltext import TextSearch
 from recollect.adapters.records.postgres.fulltext_index import (
@@ -96,7 +97,7 @@ class PostgresStore(SqlReads):
         self.months_ahead = tables_of.MONTHS_AHEAD
         self.shard_count: int | None = None
         self.tools: Path | None = None
-        self.has_vectors = self.vectors_are_new = False
+        self.has_vectors = self.vectors_are_new = self._may_copy = False
         try:
             self.migrate()
             self.capabilities = Capabilities(
@@ -130,10 +131,12 @@ class PostgresStore(SqlReads):
             return self._attempt(scope, steps, together=False)
 
     def _attempt(self, scope: Scope, steps: Sequence[Step], *, together: bool) -> Committed:
+        is_bulk = together and len(steps) >= COPIED_STEPS and self._may_copy and not self.database.is_distributed
         return self.database.write(
             scope.organization_id,
-            lambda connection: self._apply(connection, scope, steps, together=together),
+            lambda connection: self._apply(connection, scope, steps, together=together, is_bulk=is_bulk),
             by_key=together and is_by_key(steps),
+            is_bulk=is_bulk,
         )
 
     def search_text(self, scope: Scope, query: TextQuery[Record]) -> list[TextHit]:
@@ -166,6 +169,8 @@ class PostgresStore(SqlReads):
                 if self.database.is_distributed:
                     distribution.spread(connection)  # the tables that are new
                 self.embedding_tables = tables_of.pieces(connection, "embedding")
+                # On a cluster many rows go to a worker in one statement instead.
+                self._may_copy = not self.database.is_distributed and may_copy(connection)
         finally:
             connection.close()
         self._ahead = _this_month(), tables_of.MONTHS_AHEAD
@@ -247,9 +252,17 @@ class PostgresStore(SqlReads):
         return self.database.ask(scope.organization_id, *questions)
 
     def _apply(
-        self, connection: Connection, scope: Scope, steps: Sequence[Step], *, together: bool = False
+        self,
+        connection: Connection,
+        scope: Scope,
+        steps: Sequence[Step],
+        *,
+        together: bool = False,
+        is_bulk: bool = False,
     ) -> Committed:
-        tables = _Tables(connection, self.codec, self.compiler, is_distributed=self.database.is_distributed)
+        tables = _Tables(
+            connection, self.codec, self.compiler, is_distributed=self.database.is_distributed, is_bulk=is_bulk
+        )
         tables.serve(scope)
         try:
             return (BulkTransaction(tables, scope) if together else Transaction(tables, scope)).apply(steps)
@@ -344,10 +357,12 @@ class _Tables(DistantTables):
         compiler: Callable[[], Compiler],
         *,
         is_distributed: bool = False,
+        is_bulk: bool = False,
     ) -> None:
         super().__init__(codec, compiler)
         self._connection = connection
         self._is_distributed = is_distributed
+        self._is_bulk, self._copies = is_bulk, 0
         self._seqs: list[int] = []
         self._seqs_at_once = SEQS_AT_ONCE
 
@@ -381,6 +396,13 @@ class _Tables(DistantTables):
                 some = rows[start : start + ROWS_AT_ONCE]
                 values = [value for row in some for value in row]
                 self._connection.execute(placeholders(several_rows(statement, len(some))), values, prepare=False)
+
+    def copy_many(self, table: str, names: tuple[str, ...], rows: Sequence[Values]) -> bool:
+        if not self._is_bulk or not is_copied(rows):
+            return False
+        self._copies += 1
+        copy_rows(self._connection, table, names, rows, self._copies)
+        return True
 
     def insert_row(self, table: str, names: tuple[str, ...], values: Values) -> str:
         self.run(insert_statement(table, names), values)
