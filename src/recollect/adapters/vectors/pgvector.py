@@ -183,8 +183,8 @@ class PgVectorStore:
         """What it is, and how far its indexes are: searches work meanwhile, exactly."""
         about = "pgvector in the record store"
         with self._store.database.translated_errors(), self._store.database.snapshot() as connection:
-            built = connection.execute(_PROGRESS).fetchall()
-        return f"{about}, an HNSW index is being built ({built[0][0]}%)" if built else about
+            is_building = bool(connection.execute(_IS_BUILDING).fetchall())
+        return f"{about}, an HNSW index is being built" if is_building else about
 
     def hint(self, seq: int) -> None:
         """What is committed is searched at once; when much was written, an index may be due."""
@@ -300,9 +300,10 @@ _SPACES = (
     "SELECT namespace, model, dimensions FROM embedding WHERE _halfvec IS NOT NULL GROUP BY 1, 2, 3 "
     "HAVING count(*) >= %s"
 )
-_PROGRESS = (
-    "SELECT coalesce(100 * p.tuples_done / nullif(p.tuples_total, 0), 0) FROM pg_stat_progress_create_index p "
-    "JOIN pg_class c ON c.oid = p.relid WHERE c.relname LIKE 'embedding%' AND p.datname = current_database()"
+# Whoever builds has the lock. (How far it is, the server tells only the one who does it.)
+_IS_BUILDING = (
+    "SELECT 1 FROM pg_locks l JOIN pg_database d ON d.oid = l.database AND d.datname = current_database() "
+    f"WHERE l.locktype = 'advisory' AND l.classid = 0 AND l.objid = {_BUILDING} AND l.granted"
 )
 
 
