@@ -14,6 +14,11 @@ from recollect.adapters.postgres.connection import Database
 from recollect.adapters.records.postgres import copying, fulltext, read_ahead
 from recollect.adapters.records.postgres.store import PostgresStore
 from recollect.adapters.vectors.pgvector import PgVectorStore
+from recollect.domain.memory import Memory
+from recollect.domain.record import now
+from recollect.ports.query import OneOf, Query
+from recollect.ports.records import Scope
+from recollect.ports.steps import Touch
 from recollect.services import times
 from recollect.services.access_journal import Journal
 from round_trips import Talk, watched
@@ -133,6 +138,27 @@ def test_a_write_is_two_round_trips(filled: tuple[Any, Talk]) -> None:
         talk.clear()
         mem.remember(f"the harbour opens at {number}", user="ann", session="s1", tags=["day"], cites=["user:ann"])
     assert talk.round_trips == 2
+
+
+def test_what_was_shown_is_counted_in_one_statement(filled: tuple[Any, Talk]) -> None:
+    mem, talk = filled
+    ids = [receipt.id for receipt in mem.remember_many([{"content": f"seen {n}"} for n in range(20)]).receipts]
+    store, scope, at = mem._core.store, Scope("default"), now()
+    store.transact(scope, [Touch(Memory, "nobody", {"access_count": 1}, {"last_accessed": at})])
+    talk.clear()
+    touches = [
+        Touch(Memory, id, {"access_count": n, "importance": 0.5}, {"last_accessed": at}) for n, id in enumerate(ids)
+    ]
+    store.transact(
+        scope, [*touches, Touch(Memory, "nobody", {"access_count": 1, "importance": 0.5}, {"last_accessed": at})]
+    )
+    assert talk.round_trips <= 2
+    assert sum(one.count('UPDATE "memory"') for one in talk.statements) <= 1
+    found = store.select(scope, Query(Memory, (OneOf("id", tuple(ids)),)), ("id", "access_count", "last_accessed"))
+    assert {row[0]: row[1:] for row in found} == {id: (n, at) for n, id in enumerate(ids)}
+    twice = [Touch(Memory, ids[0], {"access_count": 5}), Touch(Memory, ids[0], {"access_count": 5})]
+    store.transact(scope, twice)
+    assert store.get(scope, Memory, ids[0]).access_count == 10
 
 
 def test_many_are_copied_all_or_none(filled: tuple[Any, Talk], monkeypatch: pytest.MonkeyPatch) -> None:

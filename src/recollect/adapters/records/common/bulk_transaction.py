@@ -21,7 +21,7 @@ from recollect.adapters.records.common.transaction import Transaction, unique_va
 from recollect.domain.record import RECORDS, Record
 from recollect.ports.query import Compare, Filter, OneOf, Query
 from recollect.ports.records import Scope
-from recollect.ports.steps import Absent, Insert, Step
+from recollect.ports.steps import Absent, Insert, Step, Touch
 
 AT_ONCE = 5000
 
@@ -49,6 +49,10 @@ class DistantTables(SqlTables[str]):
     @abstractmethod
     def write_many(self, statement: str, rows: Sequence[Values]) -> None: ...
 
+    def touch_many(self, run: Sequence[Touch]) -> bool:
+        """Changes different records at once, all in the same fields, if that can be done."""
+        return False
+
     def copy_many(self, table: str, names: tuple[str, ...], rows: Sequence[Values]) -> bool:
         """Takes them by a faster way than `write_many`, if there is one."""
         return False
@@ -56,12 +60,13 @@ class DistantTables(SqlTables[str]):
 
 @dataclass(frozen=True, slots=True)
 class StepKind:
-    """What steps of one run have in common: inserts, or absences that differ in the value of one field."""
+    """What steps of one run have in common: inserts, absences that differ in the value of one field, or statistics of
+    the same fields."""
 
     step: type
     record: type[Record] | None = None
     field: str = ""
-    rest: tuple[Filter, ...] = ()
+    rest: tuple[object, ...] = ()
 
 
 class BulkTransaction(Transaction[str]):
@@ -77,6 +82,8 @@ class BulkTransaction(Transaction[str]):
                 self._none_of(kind, cast(list[Absent], list(run)))
             elif kind.step is Insert:
                 self._insert_all(cast(list[Insert], list(run)))
+            elif kind.step is Touch:
+                self._touch_all(cast(list[Touch], list(run)))
             else:
                 self._settle()
                 for step in run:
@@ -98,7 +105,8 @@ class BulkTransaction(Transaction[str]):
         for some in _pieces(run):
             values = tuple(cast(Compare, step.where[0]).value for step in some)
             compiler = self._tables.compiler()
-            where = compiler.where(self._scope, Query(kind.record, (OneOf(kind.field, values), *kind.rest)), "t")
+            filters = (OneOf(kind.field, values), *cast(tuple[Filter, ...], kind.rest))
+            where = compiler.where(self._scope, Query(kind.record, filters), "t")
             # Counted: asked for the first one, a planner is tempted to walk through all until it meets one.
             statement = f"SELECT count(*) FROM {quoted(kind.record.shape.table)} t WHERE {where}"
             self._counts.append(CountStatement(statement, compiler.values, _is_none))
@@ -119,6 +127,13 @@ class BulkTransaction(Transaction[str]):
             self._write_rows(some, self._settle(len(some)))
             for table in back:
                 self._forget_gone(table, traced[table])
+
+    def _touch_all(self, run: Sequence[Touch]) -> None:
+        """Statistics of many records, as one change where the store can do that."""
+        self._settle()
+        if len(run) == 1 or len({step.id for step in run}) < len(run) or not self._tables.touch_many(run):
+            for step in run:
+                self._apply(step)
 
     def _ask_for_references(self, run: Sequence[Insert]) -> None:
         """What is inserted earlier in the run is there; everything else must be in the store."""
@@ -216,6 +231,8 @@ def step_kind(step: Step) -> StepKind:
         first = step.where[0]
         if isinstance(first, Compare) and first.operator == "=" and first.key is None and first.value is not None:
             return StepKind(Absent, step.record, first.field, step.where[1:])
+    if isinstance(step, Touch) and step.add:
+        return StepKind(Touch, step.record, " ".join(step.add), tuple(step.put.items()))
     return StepKind(Insert) if isinstance(step, Insert) else StepKind(object)
 
 

@@ -81,6 +81,10 @@ class Codec:
         row.extend(make(record) for make in self._derived)
         return row
 
+    def is_sealed(self, name: str) -> bool:
+        """Whether the field may be encrypted, each record's for itself."""
+        return name in self._seals
+
     def stored(self, organization_id: str, id: str, name: str, value: object) -> object:
         """One value of a record as it is stored."""
         if value is not None and name in self._seals:

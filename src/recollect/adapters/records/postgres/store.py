@@ -26,6 +26,7 @@ from recollect.adapters.records.common.bulk_transaction import (
     is_by_key,
 )
 from recollect.adapters.records.common.checks import check_text as check_text_query
+from recollect.adapters.records.common.checks import checked_touch
 from recollect.adapters.records.common.codec import Codec
 from recollect.adapters.records.common.data_keys import DataKeys
 from recollect.adapters.records.common.dialect import Values
@@ -69,13 +70,14 @@ from recollect.ports.partitions import Machine, Partition
 from recollect.ports.query import Page, Query, Reading, Row, TextHit, TextQuery
 from recollect.ports.read_ahead import PoolReading, ReadAhead
 from recollect.ports.records import Capabilities, Problem, Remark, Scope
-from recollect.ports.steps import Committed, Insert, Step
+from recollect.ports.steps import Committed, Insert, Step, Touch
 from recollect.ports.traces import ScannedPlace
 from recollect.ports.vectors import StoredVector
 
 R = TypeVar("R", bound=Record)
 SEQS_AT_ONCE = 16
 ROWS_AT_ONCE = 64
+_ADDED = {"integer": "bigint", "real": "double precision"}
 _NEXT_SEQS = "SELECT nextval('recollect_seq') FROM generate_series(1, %s)"
 
 
@@ -396,6 +398,28 @@ class _Tables(DistantTables):
                 some = rows[start : start + ROWS_AT_ONCE]
                 values = [value for row in some for value in row]
                 self._connection.execute(placeholders(several_rows(statement, len(some))), values, prepare=False)
+
+    def touch_many(self, run: Sequence[Touch]) -> bool:
+        """In one statement; a cluster is told one by one, each where its row is."""
+        first = run[0]
+        put, codec = checked_touch(first), self.codec(first.record)
+        is_once = len({step.id for step in run}) == len(run)  # of those with one id, one statement would count one
+        if self._is_distributed or not is_once or any(codec.is_sealed(name) for name in put):
+            return False
+        for step in run[1:]:
+            checked_touch(step)
+        added = [f"{quoted(name)} = coalesce(t.{quoted(name)}, 0) + v.{quoted(name)}" for name in first.add]
+        sets = ", ".join([*added, *(f"{quoted(name)} = %s" for name in put)])
+        types = ", ".join(["%s::text[]", *(f"%s::{_ADDED[codec.types[name]]}[]" for name in first.add)])
+        columns = ", ".join(["id", *map(quoted, first.add)])
+        statement = (
+            f"UPDATE {quoted(first.record.shape.table)} t SET {sets} FROM unnest({types}) v({columns}) "
+            "WHERE t.organization_id = %s AND t.id = v.id"
+        )
+        values = [codec.bound(name, value) for name, value in put.items()]
+        amounts = [[step.add[name] for step in run] for name in first.add]
+        self._connection.execute(statement, [*values, [step.id for step in run], *amounts, self.tenant])
+        return True
 
     def copy_many(self, table: str, names: tuple[str, ...], rows: Sequence[Values]) -> bool:
         if not self._is_bulk or not is_copied(rows):
