@@ -21,7 +21,7 @@ def test_a_scope_that_was_too_broad_is_looked_at_again_however_often_it_is_asked
         asked.append(moment[0])
         return [(None, None, 11)]
 
-    server, noted = Server(ask, lambda work: [("a", -1.0, 0)]), TtlCache[bool]()
+    server, noted = Server(ask, lambda settings, text, values: [("a", -1.0, 0)]), TtlCache[bool]()
     for second in range(150):
         moment[0] = float(second)
         found = Halfvecs("t", "k").nearest(RowFilter("x", []), np.ones(2), 1, 10, noted, server)

@@ -39,6 +39,7 @@ def read_first(
     by: str,
     limit: int,
     besides: Sequence[Reading],
+    notes: list[str],
 ) -> tuple[Tenant, QuestionVector | None]:
     """The tenant after the first reading, and the vector that was made for it.
 
@@ -49,7 +50,11 @@ def read_first(
         return tenant, None
     vector = None
     if by == "meaning" or given or not question.names:
-        vector = vector_of(tenant, question, conditions.namespaces, (), given, [])
+        told: list[str] = []
+        vector = vector_of(tenant, question, conditions.namespaces, (), given, told)
+        if vector is None and not given:  # a model that is away is not waited for a second time
+            notes += told
+            tenant = replace(tenant, embedders=())
     if by == "meaning":
         near = _near(conditions, vector, limit)
         reading = PoolReading(Memory, FIELDS, conditions.filters(), near=near, hanging=HANGING)

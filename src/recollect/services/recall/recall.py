@@ -242,7 +242,7 @@ def pool_of(tenant: Tenant, request: RecallRequest, question: Question, conditio
     if request.as_of is None:
         besides = message_readings(request) if is_wanted else []
         tenant, guessed = read_first(
-            tenant, question, conditions, given, by=request.by, limit=request.limit, besides=besides
+            tenant, question, conditions, given, by=request.by, limit=request.limit, besides=besides, notes=notes
         )
     messages = message_conditions(tenant, request, notes) if is_wanted else None
     searched: list[Conditions] = [conditions, *([messages] if messages is not None else [])]
