@@ -121,7 +121,7 @@ class Vectors:
             "SELECT c.relname, i.indisvalid FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid "
             "WHERE c.relname LIKE 'embedding%%hnsw%%'"
         )
-        return dict(self.store.database.ask("acme", ReadStatement(statement))[0])  # type: ignore[arg-type]
+        return dict(self.store.database.ask("acme", ReadStatement(statement))[0])
 
 
 def test_what_is_newer_than_the_index_is_found_and_no_writer_adds_to_it(store: PostgresStore) -> None:
