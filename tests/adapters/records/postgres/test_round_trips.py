@@ -32,7 +32,7 @@ def fill(mem: Any) -> None:
     mem.agent.add("Bee", id="bee")
     for number in range(3):
         mem.session.add(id=f"s{number}", user="ann", agent="bee")
-    told = [
+    told: list[dict[str, Any]] = [
         {
             "content": f"{'the harbour is quiet' if number % 3 else 'nothing of note'}, day {number}",
             "author": "Ann" if number % 2 else "Bob",
@@ -44,7 +44,9 @@ def fill(mem: Any) -> None:
         }
         for number in range(150)
     ]
-    long = [{"content": f"{LONG} number {number}", "user": "ann", "tags": ["long"]} for number in range(3)]
+    long: list[dict[str, Any]] = [
+        {"content": f"{LONG} number {number}", "user": "ann", "tags": ["long"]} for number in range(3)
+    ]
     mem.remember_many([{name: value for name, value in one.items() if value is not None} for one in [*told, *long]])
 
 
@@ -73,7 +75,8 @@ def filled(request: pytest.FixtureRequest) -> Iterator[tuple[Any, Talk]]:
     if pooler is not None:
         address = pooler.before(address)
     with watched(patch) as talk, recollect.open(address, embedder="hash") as mem:
-        assert mem._core.store.database.is_pooled == (pooler is not None)
+        store: Any = mem._core.store
+        assert store.database.is_pooled == (pooler is not None)
         fill(mem)
         yield mem, talk
     patch.undo()
@@ -196,7 +199,8 @@ def test_without_the_right_to_make_temporary_tables_rows_are_inserted() -> None:
     name = address.rpartition("/")[2]
     server().admin(f'REVOKE TEMPORARY ON DATABASE "{name}" FROM PUBLIC')
     with recollect.open(address, embedder="hash") as mem:
-        assert not mem._core.store._may_copy
+        store: Any = mem._core.store
+        assert not store._may_copy
         assert len(mem.remember_many([{"content": f"inserted {number}"} for number in range(600)]).receipts) == 600
 
 
