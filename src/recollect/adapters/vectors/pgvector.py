@@ -207,9 +207,12 @@ class PgVectorStore:
 
     def refresh(self) -> None:
         """Let the server count what is there, and make the indexes that are missing for spaces with many vectors."""
+        self._count_rows()
+        self._make_due(thorough=True)
+
+    def _count_rows(self) -> None:
         with self._store.as_owner() as connection:
             connection.execute("ANALYZE memory, embedding")
-        self._make_due(thorough=True)
 
     def _make_due(self, *, thorough: bool) -> None:
         with self._store.database.translated_errors(), self._store.database.snapshot() as connection:
@@ -225,6 +228,8 @@ class PgVectorStore:
                 )
                 if segment is not None and space[2] <= INDEXABLE_DIMENSIONS:
                     wanted.append((space, segment))
+        if wanted and not thorough:
+            self._count_rows()
         for space, segment in wanted:
             self._make_index(space, segment)
 
