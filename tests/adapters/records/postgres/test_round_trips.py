@@ -16,6 +16,7 @@ from recollect.adapters.records.postgres.store import PostgresStore
 from recollect.adapters.vectors.pgvector import PgVectorStore
 from recollect.domain.memory import Memory
 from recollect.domain.record import now
+from recollect.errors import DamagedData
 from recollect.ports.query import OneOf, Query
 from recollect.ports.records import Scope
 from recollect.ports.steps import Touch
@@ -132,6 +133,21 @@ def test_messages_are_found_with_what_was_read_ahead(filled: tuple[Any, Talk], m
             patch.setattr(PgVectorStore, "read_ahead", lambda *given: None)
             assert asked(mem, question).model_dump() == ahead
         assert any(hit["type"] == "message" for hit in ahead["hits"])
+
+
+def test_a_memory_that_cannot_be_read_does_not_hide_the_others(
+    filled: tuple[Any, Talk], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mem, _ = filled
+    chained = read_ahead.Chain.run
+
+    def damaged(chain: Any) -> Any:
+        chained(chain)
+        raise DamagedData("a memory cannot be read")
+
+    one_by_one = asked(mem, {}).model_dump()
+    monkeypatch.setattr(read_ahead.Chain, "run", damaged)
+    assert asked(mem, {}).model_dump() == one_by_one
 
 
 def test_a_write_is_two_round_trips(filled: tuple[Any, Talk]) -> None:

@@ -2,8 +2,8 @@
 
 All statements go out in one flight, which is one transaction. What one finds, the next ones need, and no client is
 asked meanwhile: the ids are handed on in settings of the transaction (`set_config(…, true)`), which leave nothing
-behind, so a pooler may stand between. A search by words runs as the upkeep role (see fulltext.py) and, with its answer,
-changes to the role that is bound to the tenant: every record is read behind the wall.
+behind, so a pooler may stand between. A search by words runs as the upkeep role (see fulltext.py); before anything is
+read of what it found, the role is again the one that is bound to the tenant: every record is read behind the wall.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Chain:
     # -- searches ----------------------------------------------------------------------------------------------------
 
     def by_words(self, search: ReadStatement) -> None:
-        """First of all, as the upkeep role; with its answer the role is the tenant's."""
+        """First of all, as the upkeep role; all that follows is read as the tenant's."""
         self._role = UPKEEP
 
         def then(rows: list[Row]) -> None:
@@ -97,10 +97,11 @@ class Chain:
 
         ids = f"SELECT array_agg(id ORDER BY score DESC, id) FROM found WHERE id IS NOT NULL AND size <= {FEW}"
         text = (
-            f"WITH found AS MATERIALIZED ({search.statement}) SELECT f.id, f.score, f.size, {_note(_WORDS, ids)}, "
-            f"(SELECT set_config('role', '{APP}', true)) FROM found f"
+            f"WITH found AS MATERIALIZED ({search.statement}) SELECT f.id, f.score, f.size, {_note(_WORDS, ids)} "
+            "FROM found f"
         )
         self._add(ReadStatement(text, search.values), then)
+        self._add(ReadStatement(f"SELECT set_config('role', '{APP}', true)"))
         self._noted.append(_WORDS)
 
     def found_by_words(self, hits: list[TextHit]) -> None:

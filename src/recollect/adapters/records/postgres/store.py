@@ -63,7 +63,7 @@ from recollect.adapters.records.postgres.vectors import (
 from recollect.domain.audit import AccessLog
 from recollect.domain.memory import Embedding
 from recollect.domain.record import RECORDS, Record, now
-from recollect.errors import Closed, Conflict, DuplicateKey, InvalidInput, NotFound
+from recollect.errors import Closed, Conflict, DamagedData, DuplicateKey, InvalidInput, NotFound, WrongKey
 from recollect.ports.keys import KeyService
 from recollect.ports.member_indexes import MemberIndex
 from recollect.ports.partitions import Machine, Partition
@@ -243,11 +243,16 @@ class PostgresStore(SqlReads):
         return stored_vectors(self.database, scope, space, ids)
 
     def read_ahead(self, scope: Scope, reading: PoolReading, near: Sequence[NearStatement]) -> ReadAhead | None:
-        """A cluster hands no settings on to its workers, and another login searches by words elsewhere."""
+        """A cluster hands no settings on to its workers, and another login searches by words elsewhere. What cannot be
+        read is looked for by whoever asks, one by one.
+        """
         if self.database.is_distributed or self.database.upkeep is not self.database:
             return None
         chain = Chain(self.database, self.codec, self._cipher.seals_texts, scope, reading)
-        return read_ahead(chain, self._text, scope, reading, near)
+        try:
+            return read_ahead(chain, self._text, scope, reading, near)
+        except (DamagedData, WrongKey):
+            return None
 
     def _read_all(self, scope: Scope, readings: Sequence[tuple[str, Values]]) -> list[list[Row]]:
         questions = [ReadStatement(placeholders(statement), values) for statement, values in readings]
