@@ -250,7 +250,7 @@ def test_windows_is_told_what_to_do_instead(monkeypatch: pytest.MonkeyPatch) -> 
 def test_the_processor_is_divided_among_the_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(8)))
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    settings = Settings(embedder={"threads": 4}, data_processes=6)  # type: ignore[arg-type]
+    settings = Settings(embedder={"threads": 4}, data_processes=6)
     of_four = shared_out(settings, 4)
     assert (of_four.embedder.threads, of_four.data_processes) == (2, 1)
     assert shared_out(settings, 16).embedder.threads == 1
