@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -168,7 +169,8 @@ def _half(query: Vector) -> HalfVector | None:
     return half(query.astype("<f2").tobytes())
 
 
-def literal(condition: str, *values: object) -> str:
+@lru_cache(maxsize=4096)
+def literal(condition: str, *values: Hashable) -> str:
     """The values as literals: only then may the planner use an index that covers just these rows."""
     text: str = sql.SQL(condition).format(*map(sql.Literal, values)).as_string()
     return text.replace("%", "%%")
