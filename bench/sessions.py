@@ -228,10 +228,13 @@ def together(folder: Path, count: int, seconds: float) -> dict[str, float]:
 def bare_http(folder: Path, seconds: float) -> dict[str, float]:
     """An empty answer of the web server that ours runs in, one client."""
     port = service.free_port()
-    with service.started([sys.executable, __file__, "--bare", str(port)], dict(os.environ), subprocess.DEVNULL):
+    command = [sys.executable, __file__, "--bare", str(port)]
+    with service.started(command, dict(os.environ), subprocess.DEVNULL) as process:
         service.wait(lambda: service.listens(port))
-        served = service.Served(port, {}, lambda n: ("/", {}), lambda n: ("/", {"query": f"question {n}"}))
-        return service.Cell(folder, seconds).measure(served, "recall", 1)
+        served = service.Served(port, process, {}, lambda n: ("/", {}), lambda n: ("/", {"query": f"question {n}"}))
+        cell = service.Cell()
+        service.Load(folder, seconds).ask(served, "recall", 1, cell)
+        return cell.summary()
 
 
 def serve_bare(port: int) -> None:

@@ -15,7 +15,7 @@ import apsw
 import pytest
 
 from recollect.adapters.records.common import migrations
-from recollect.adapters.records.sqlite import fulltext
+from recollect.adapters.records.sqlite import term_holders
 from recollect.adapters.records.sqlite.connection import connect
 from recollect.adapters.records.sqlite.store import SqliteStore
 from recollect.domain.agents import Agent
@@ -623,8 +623,8 @@ def test_the_size_of_a_scope_is_counted_once_until_something_is_written(
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     counted: list[str] = []
-    count = fulltext._count
-    monkeypatch.setattr(fulltext, "_count", lambda *given: counted.append("again") or count(*given))
+    count = term_holders._count
+    monkeypatch.setattr(term_holders, "_count", lambda *given: counted.append("again") or count(*given))
     found(store, "acme")
     stored(store, ACME, memory(ACME, "one", "sky one"))
     for _ in range(3):

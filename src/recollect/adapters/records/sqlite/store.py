@@ -75,7 +75,7 @@ from recollect.domain.record import RECORDS, Record, new_id
 from recollect.errors import DamagedData, DuplicateKey, InvalidInput, StoreBusy, StoreError
 from recollect.ports.keys import KeyService
 from recollect.ports.member_indexes import MemberIndex
-from recollect.ports.query import Compare, OneOf, Query, Row, TextHit, TextQuery
+from recollect.ports.query import Compare, Filter, OneOf, Query, Row, TextHit, TextQuery
 from recollect.ports.records import Capabilities, Problem, Scope
 from recollect.ports.steps import Absent, Committed, Require, Step
 from recollect.ports.traces import ScannedPlace
@@ -521,7 +521,8 @@ class _Tables(SqlTables[int]):
             some = list(run)
             if is_unwritten and kind.step is Absent and kind.record is not None and len(some) > 1:
                 values = tuple(cast(Compare, cast(Absent, step).where[0]).value for step in some)
-                if not self.ids(Query(kind.record, (OneOf(kind.field, values), *kind.rest), limit=1)):
+                filters = (OneOf(kind.field, values), *cast(tuple[Filter, ...], kind.rest))
+                if not self.ids(Query(kind.record, filters, limit=1)):
                     continue
             is_unwritten = is_unwritten and all(isinstance(step, _ONLY_ASKING) for step in some)
             yield some
