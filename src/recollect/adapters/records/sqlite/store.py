@@ -441,7 +441,7 @@ class _Tables(SqlTables[int]):
         with translated_errors(self._path):
             self._still_open()
             self._cursor.execute("SAVEPOINT work")
-            before = self.seq, self._records
+            before = self.seq, self._records, self._is_text_changed
             try:
                 result = work()
                 self._cursor.execute("RELEASE work")
@@ -452,7 +452,7 @@ class _Tables(SqlTables[int]):
                 # failed"). So what was to be committed with it is given up, too.
                 if not self._connection.get_autocommit() and not self._remakes_tables:
                     self._undo_piece()
-                    self.seq, self._records = before
+                    self.seq, self._records, self._is_text_changed = before
                 raise
 
     def _undo_piece(self) -> None:
