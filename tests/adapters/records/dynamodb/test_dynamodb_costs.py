@@ -103,6 +103,15 @@ def test_a_filtered_list_reads_entries_not_records(
     assert cost.read_units <= units
 
 
+def test_what_an_entry_says_will_not_pass_is_not_read(store: DynamoStore, acme: Scope) -> None:
+    fill(store, acme, 0, 100)
+    mine = store.find(acme, Query(Memory, (equal("user_id", "user1"),), NEWEST)).records
+    store.transact(acme, [Update(one.changed(status="archived")) for one in mine[:40]])
+    cost, ids, total = listed(store, acme, Meter(store), user="user1")
+    assert (ids, total) == ([one.id for one in mine[40:]], 10)
+    assert cost.read_units <= 35
+
+
 def test_pages_of_somebody_s_memories_are_whole_and_in_order(store: DynamoStore, acme: Scope) -> None:
     fill(store, acme, 0, 120)
     for order in (NEWEST, (Order("id"),)):
