@@ -35,7 +35,7 @@ import recollect
 from recollect.errors import Conflict, NotFound
 from shared import SESSION, console, disk_bytes, in_words, machine, table
 from year_data import BATCH, DAYS, USERS, Asked, Year
-from year_measures import QUESTIONS, Measures
+from year_measures import ONCE, QUESTIONS, Measures
 
 RESULTS = Path(__file__).parent / "results"
 STORES = ("sqlite", "postgres")
@@ -64,6 +64,17 @@ class State:
     @property
     def year(self) -> Year:
         return Year(self.kept["share"], self.kept["dimensions"], datetime.fromisoformat(self.kept["begun"]))
+
+    def measure_anew(self) -> None:
+        """Forget what was measured, but for what a store can show only once."""
+        self.kept["measured"] = {name: found for name, found in self.kept["measured"].items() if name in ONCE}
+        self.kept["turn"] = self.turn + 1
+        self.save()
+
+    @property
+    def turn(self) -> int:
+        """How often it was measured before."""
+        return int(self.kept.get("turn", 0))
 
     def spent(self, what: str, wall: float, cpu: float) -> None:
         before = self.kept["seconds"].get(what, {"wall": 0.0, "cpu": 0.0})
@@ -192,7 +203,7 @@ def measure(folder: Path, share: float, dimensions: int, store: str, address: st
     state = State(folder, share, dimensions)
     year = state.year
     questions, vectors = year.questions(QUESTIONS)
-    measures = Measures(address, store, folder, year, questions, Asked(year, vectors))
+    measures = Measures(address, store, folder, year, questions, Asked(year, vectors), state.turn)
     try:
         for name, take in measures.steps():
             if name not in state.kept["measured"]:
@@ -252,9 +263,7 @@ def main() -> None:
         folder = options.folder / store
         _warn_of_disk(folder.parent, store, options.share, options.dimensions)
         if options.again and (folder / "progress.json").exists():
-            state = State(folder, options.share, options.dimensions)
-            state.kept["measured"] = {}
-            state.save()
+            State(folder, options.share, options.dimensions).measure_anew()
         reports.append(run_store(store, folder, options.share, options.dimensions))
         show(reports[-1])
         (options.out / "year.json").write_text(json.dumps(_with_others(options.out, reports), indent=1) + "\n")

@@ -27,6 +27,8 @@ from year_data import DAYS, MODEL, Asked, Year
 QUESTIONS = 100
 LIMIT = 10
 SECONDS = 30.0  # the most that the calls of one operation may take
+FORGOTTEN, TAKEN = 60, 100  # memories that measuring forgets, and all that it takes away but for the month
+ONCE = ("prune of a month",)
 PAGES = (
     "",
     "/search?q={text}",
@@ -42,11 +44,20 @@ Result = dict[str, Any]
 
 class Measures:
     def __init__(
-        self, address: str, store: str, folder: Path, year: Year, asked: Sequence[tuple[str, str]], embedder: Asked
+        self,
+        address: str,
+        store: str,
+        folder: Path,
+        year: Year,
+        asked: Sequence[tuple[str, str]],
+        embedder: Asked,
+        turn: int = 0,
     ) -> None:
+        """`turn`: how often it was measured before; what was forgotten and erased then is gone."""
         self._address, self._store, self._folder = address, store, folder
         self._year, self._asked, self._embedder = year, asked, embedder
         self._opened: Any = None
+        self._newest = year.memories - 1 - turn * TAKEN
 
     @property
     def mem(self) -> Any:
@@ -171,13 +182,12 @@ class Measures:
 
     def _forget(self) -> Result:
         """The last ones, one by one."""
-        last = self._year.memories
-        ids = (self._year.key(last - 1 - number) for number in range(last))
+        ids = (self._year.key(self._newest - number) for number in range(TAKEN))
         return self._calls(lambda user, text: self.mem.forget(next(ids)), 50)
 
     def _erase(self) -> Result:
         """Further ones, each with its words and its vector out of every file when the call returns."""
-        ids = (self._year.key(self._year.memories - 1000 - number) for number in range(self._year.memories))
+        ids = (self._year.key(self._newest - FORGOTTEN - number) for number in range(TAKEN))
         return self._calls(lambda user, text: self.mem.erase(next(ids)), 5)
 
     def _disk(self) -> Result:

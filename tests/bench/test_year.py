@@ -48,3 +48,22 @@ def test_a_folder_of_another_run_is_refused(tmp_path: Path) -> None:
     done = subprocess.run(command(tmp_path, "--stores", "sqlite"), capture_output=True, text=True)
     assert done.returncode == 1
     assert "another run" in done.stderr
+
+
+def test_measuring_again_keeps_what_a_store_shows_only_once(data: Any, tmp_path: Path) -> None:
+    year = importlib.import_module("year")
+    state = year.State(tmp_path, SHARE, 32)
+    state.kept["measured"] = {"add": {"cpu_ms": 1.0}, "prune of a month": {"seconds": 2.0}}
+    state.measure_anew()
+    again = year.State(tmp_path, SHARE, 32)
+    assert again.kept["measured"] == {"prune of a month": {"seconds": 2.0}}
+    assert again.turn == 1
+
+
+def test_a_report_keeps_the_figures_of_the_store_that_was_not_asked_for(data: Any, tmp_path: Path) -> None:
+    year = importlib.import_module("year")
+    (tmp_path / "year.json").write_text(
+        json.dumps([{"store": "sqlite", "share": 1}, {"store": "postgres", "share": 1}])
+    )
+    written = year._with_others(tmp_path, [{"store": "postgres", "share": 0.5}])
+    assert written == [{"store": "postgres", "share": 0.5}, {"store": "sqlite", "share": 1}]
