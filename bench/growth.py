@@ -56,6 +56,7 @@ def linear(*measures: str, why: str) -> Declared:
 
 SCAN = "every vector in scope is compared, and every holder of a word is scored"
 COUNTS = "what is counted is looked at"
+REWRITTEN = "the indexes are written anew without what is erased"
 DECLARED: Mapping[str, Declared] = {
     "recall, one user's": Declared(),
     "recall by meaning, one user's": Declared(),
@@ -73,7 +74,7 @@ DECLARED: Mapping[str, Declared] = {
     "revise": Declared(),
     "forget": Declared(),
     "restore": Declared(),
-    "erase": linear("rows", "steps", "pages", "calls", why="the indexes are written anew without what is erased"),
+    "erase": linear("statements", "rows", "steps", "pages", "calls", why=REWRITTEN),
     "stats": linear("steps", "pages", why=COUNTS),
     "activity": linear("steps", "pages", why=COUNTS),
     "tag.list": linear("steps", "pages", why=COUNTS),
