@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -16,6 +18,7 @@ import psycopg
 from postgres_server import Server, _free_port, _server_user
 
 DATABASE = "year"
+STOPPING_SECONDS = 120.0
 # What an administrator would set on a machine of 16 GB that does nothing else.
 SETTINGS = {
     "fsync": "on",
@@ -42,6 +45,7 @@ class KeptServer(Server):
             shutil.rmtree(folder / "data", ignore_errors=True)  # killed while it was made
             locale = ("--locale-provider=builtin", "--builtin-locale=C.UTF-8", "--locale=C")
             self._run("initdb", "-D", str(folder / "data"), "-U", "postgres", "-A", "trust", "-E", "UTF8", *locale)
+        _stop_left_over(folder / "data")
         self.port = _free_port()
         self.start()
         if not self.admin(f"SELECT 1 FROM pg_database WHERE datname = '{DATABASE}'"):
@@ -51,6 +55,23 @@ class KeptServer(Server):
         """Its data stay."""
         self.process.terminate()
         self.process.wait(120)
+
+
+def _stop_left_over(data: Path) -> None:
+    """The server of a run that was killed goes on without it, and lets no other at its data."""
+    noted = data / "postmaster.pid"
+    if not noted.exists():
+        return
+    process = int(noted.read_text().split()[0])
+    command = Path(f"/proc/{process}/cmdline")
+    if not command.exists() or str(data).encode() not in command.read_bytes():
+        return
+    os.kill(process, signal.SIGINT)
+    deadline = time.monotonic() + STOPPING_SECONDS
+    while command.exists() and command.read_bytes():  # a zombie has no command any more
+        if time.monotonic() > deadline:
+            raise SystemExit(f"the server of a run that was killed does not stop (process {process})")
+        time.sleep(0.1)
 
 
 @contextmanager
