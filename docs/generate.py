@@ -70,6 +70,7 @@ def pages() -> dict[Path, str]:
         HERE / "growth.md": sibling("figures").growth_page(),
         HERE / "scale.md": sibling("figures").with_capacity((HERE / "scale.md").read_text(encoding="utf-8")),
         SOURCE / "interfaces" / "client.pyi": client_stubs(),
+        SOURCE / "interfaces" / "async_client.pyi": async_client_stubs(),
     }
     if README.exists():
         made[README] = with_figures(README.read_text(encoding="utf-8"))
@@ -537,12 +538,12 @@ STUB_HEAD = '''\
 """The Python client, spelt out for editors and type checkers. Written by docs/generate.py: run `make docs`."""
 
 import builtins
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from inspect import Signature
 from typing import Any, Literal
 
-from recollect.catalogue import Operation
+from recollect.catalogue import FormerName, Operation
 from recollect.ports.records import RecordStore, Scope
 from recollect.services.tenant import Core, Tenant
 {imports}
@@ -589,15 +590,88 @@ class OperationGroup:
     def call(self, operation: str, /, **fields: Any) -> Any: ...
 '''
 STUB_TAIL = '''
-def attach(client: type[Recollect], operations: Iterable[Operation], groups: Mapping[str, str]) -> None:
-    """Give the client a method for each operation, and an attribute for each group."""
+class OperationSignature(Signature):
+    """What a method takes, read off the request when somebody looks at it."""
+
+    def __init__(self, operation: Operation) -> None: ...
+
+def no_attribute(asked: object, name: str, known: Sequence[str], by_habit: str = "") -> AttributeError:
+    """The error for a name that is not there, with the one that may have been meant."""
+
+def attach(
+    client: type,
+    operations: Iterable[Operation],
+    groups: Mapping[str, str],
+    method: Callable[[Operation], Callable[..., Any]] = ...,
+    former: Mapping[str, FormerName] = ...,
+) -> None:
+    """Give the client a method for each operation and for each name it had, and an attribute for each group."""
 
 def signature(operation: Operation) -> Signature:
     """What a method takes: the positional fields, then the others by name."""
 '''
 
+ASYNC_STUB_HEAD = '''\
+"""The awaitable client, spelt out for editors and type checkers. Written by docs/generate.py: run `make docs`."""
+
+import builtins
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, Literal
+
+from recollect.interfaces.async_threads import OperationThreads
+from recollect.interfaces.client import OperationGroup, Recollect
+{imports}
+
+class AsyncRecollect:
+    """An open memory, seen from one organization, whose operations are awaited."""
+
+    _sync: Recollect
+    def __init__(self, sync: Recollect, threads: OperationThreads, *, owns: bool = True) -> None: ...
+    async def timezone(self) -> str:
+        """The zone of times without one: of the user on whose behalf it is, else the store's."""
+
+    async def within(self, organization: str | None = None, actor: str | None = None) -> AsyncRecollect:
+        """The same store as another organization or another actor. Close only the one you opened."""
+
+    async def restricted(
+        self,
+        *,
+        user: str | None = None,
+        agent: str | None = None,
+        project: str | None = None,
+        namespace: str | None = None,
+    ) -> AsyncRecollect:
+        """The same store for one user, agent, project or namespace: it reaches only what is theirs."""
+
+    async def call(
+        self, operation: str, /, *, progress: Callable[[int, int], None] | None = None, **fields: Any
+    ) -> Any:
+        """Any operation by name. `progress` is called by the event loop."""
+
+    async def aclose(self) -> None:
+        """Let end what is running, write what is pending, and close the store."""
+
+    async def close(self) -> None:
+        """Let end what is running, write what is pending, and close the store."""
+
+    async def __aenter__(self) -> AsyncRecollect: ...
+    async def __aexit__(self, *problem: object) -> None: ...
+'''
+
 
 def client_stubs() -> str:
+    imports, front, groups = _stubbed_methods("def")
+    return STUB_HEAD.replace("{imports}", imports) + front + STUB_GROUP + groups + STUB_TAIL
+
+
+def async_client_stubs() -> str:
+    imports, front, groups = _stubbed_methods("async def")
+    return ASYNC_STUB_HEAD.replace("{imports}", imports) + front + groups
+
+
+def _stubbed_methods(define: str) -> tuple[str, str, str]:
+    """The imports they need, the methods of the client, and the classes of the groups."""
     used: dict[str, set[str]] = {}
 
     def name_of(cls: type) -> str:
@@ -613,11 +687,13 @@ def client_stubs() -> str:
 
     def methods(group: str) -> str:
         found = [one for one in OPERATIONS.values() if one.group == group and one.name not in GROUPS]
-        return "\n".join(_stub(operation, name_of) for operation in found)
+        return "\n".join(_stub(operation, name_of, define) for operation in found)
 
     def itself(group: str) -> str:
         """The operation that has the name of a group: calling the group carries it out."""
-        return _stub(replace(OPERATIONS[group], name="__call__"), name_of) + "\n" if group in OPERATIONS else ""
+        if group not in OPERATIONS:
+            return ""
+        return _stub(replace(OPERATIONS[group], name="__call__"), name_of, define) + "\n"
 
     groups = "".join(
         f"\nclass {name.capitalize()}(OperationGroup{', str' if name == 'organization' else ''}):\n"
@@ -626,9 +702,9 @@ def client_stubs() -> str:
     )
     front = "".join(f"    @property\n    def {name}(self) -> {name.capitalize()}: ...\n" for name in GROUPS)
     front += methods("")
-    front += "".join(_stub(replace(OPERATIONS[today], name=name), name_of) for name, today in SYNONYMS.items())
+    front += "".join(_stub(replace(OPERATIONS[today], name=name), name_of, define) for name, today in SYNONYMS.items())
     imports = "\n".join(_import(module, sorted(names)) for module, names in sorted(used.items()))
-    return STUB_HEAD.replace("{imports}", imports) + front + STUB_GROUP + groups + STUB_TAIL
+    return imports, front, groups
 
 
 def _import(module: str, names: Sequence[str]) -> str:
@@ -639,7 +715,7 @@ def _import(module: str, names: Sequence[str]) -> str:
     return f"from {module} import (\n{''.join(f'    {name},{chr(10)}' for name in names)})"
 
 
-def _stub(operation: Operation, name_of: Callable[[type], str]) -> str:
+def _stub(operation: Operation, name_of: Callable[[type], str], define: str) -> str:
     made = signature(operation)
     lines: list[str] = []
     starred = False
@@ -653,10 +729,10 @@ def _stub(operation: Operation, name_of: Callable[[type], str]) -> str:
             default = "" if parameter.default is parameter.empty else f" = {_stub_default(parameter.default)}"
             lines.append(f"{parameter.name}: {type_text(parameter.annotation, name_of)}{default}")
     answer = type_text(made.return_annotation, name_of)
-    short = f"    def {operation.verb}({', '.join(lines)}) -> {answer}:\n"
+    short = f"    {define} {operation.verb}({', '.join(lines)}) -> {answer}:\n"
     if len(short) > 120:
         inner = "".join(f"        {line},\n" for line in lines)
-        short = f"    def {operation.verb}(\n{inner}    ) -> {answer}:\n"
+        short = f"    {define} {operation.verb}(\n{inner}    ) -> {answer}:\n"
     return f'{short}        """{operation.summary}"""\n'
 
 

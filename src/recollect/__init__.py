@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from recollect.domain.kinds import define_kind as define_kind
     from recollect.domain.provenance import cite as cite
     from recollect.errors import RecollectError as RecollectError
+    from recollect.interfaces.async_client import AsyncRecollect as AsyncRecollect
+    from recollect.interfaces.async_opening import aconnect as aconnect
+    from recollect.interfaces.async_opening import aopen as aopen
     from recollect.interfaces.client import Recollect as Recollect
     from recollect.interfaces.remote import connect as connect
     from recollect.interfaces.runner import Act as Act
@@ -35,6 +38,9 @@ __version__ = "0.5.0"
 _HOMES = {
     "open": "recollect.app",
     "connect": "recollect.interfaces.remote",
+    "aopen": "recollect.interfaces.async_opening",
+    "aconnect": "recollect.interfaces.async_opening",
+    "AsyncRecollect": "recollect.interfaces.async_client",
     "cite": "recollect.domain.provenance",
     "define_kind": "recollect.domain.kinds",
     "Act": "recollect.interfaces.runner",
@@ -49,6 +55,7 @@ _HOMES = {
 }
 __all__ = [
     "Act",
+    "AsyncRecollect",
     "Done",
     "GiveUp",
     "Recollect",
@@ -56,6 +63,8 @@ __all__ = [
     "Runner",
     "Settings",
     "Task",
+    "aconnect",
+    "aopen",
     "cite",
     "connect",
     "define_kind",

@@ -105,6 +105,7 @@ EDGES = {
     ("interfaces/http/app.py", "_answer_of"),
     ("interfaces/tool_runner.py", "_answer"),
     ("interfaces/runner.py", "_decision"),
+    ("interfaces/async_threads.py", "_end"),
     ("interfaces/mcp/server.py", "call_tool"),
     ("adapters/records/common/group_commit.py", "_settle"),
     ("adapters/records/common/group_commit.py", "_undo"),
@@ -332,8 +333,9 @@ def test_a_borrowed_name_is_noticed(source: str, is_borrowed: bool) -> None:
 
 def test_the_public_surface_is_frozen() -> None:
     runs = ["Act", "Done", "GiveUp", "Runner", "Task", "tool"]
+    awaited = ["AsyncRecollect", "aconnect", "aopen"]
     expected = sorted(
-        [*runs, "Recollect", "RecollectError", "Settings", "cite", "connect", "define_kind", "errors", "open"]
+        [*runs, *awaited, "Recollect", "RecollectError", "Settings", "cite", "connect", "define_kind", "errors", "open"]
     )
     assert sorted(recollect.__all__) == expected
     assert all(getattr(recollect, name) is not None for name in expected)
@@ -346,6 +348,7 @@ HEAVY = ("numpy", "httpx2", "pydantic", "onnxruntime", "apsw", "typer", "rich", 
     "script",
     [
         "import recollect",
+        "import recollect; recollect.aopen('x.db'), recollect.aconnect('http://x', 'k')",  # the rest in their thread
         "from recollect.interfaces.cli import main; main.run(['--help'])",
         "from recollect.interfaces.cli import main; main.run(['--version'])",
     ],

@@ -116,7 +116,7 @@ class Recollect:
         """Only asked for what is not there: say what may have been meant."""
         if isinstance(getattr(type(self), name, None), property):
             return object.__getattribute__(self, name)  # it is there, and its own AttributeError says more
-        raise _no_attribute(self, name, [*OPERATIONS, *GROUPS])
+        raise no_attribute(self, name, [*OPERATIONS, *GROUPS])
 
     def __repr__(self) -> str:
         return f"<Recollect {self._core.store.capabilities.name} organization={self._scope.organization_id!r}>"
@@ -134,7 +134,7 @@ class OperationGroup:
     def __getattr__(self, name: str) -> Any:
         group = type(self).__name__.lower()
         verbs = [operation.verb for operation in OPERATIONS.values() if operation.group == group]
-        raise _no_attribute(self, name, verbs, GROUP_HABITS.get(name, ""))
+        raise no_attribute(self, name, verbs, GROUP_HABITS.get(name, ""))
 
     def __deepcopy__(self, known: object) -> OperationGroup:
         return self
@@ -160,7 +160,8 @@ GROUP_HABITS = {
 }
 
 
-def _no_attribute(asked: object, name: str, known: Sequence[str], by_habit: str = "") -> AttributeError:
+def no_attribute(asked: object, name: str, known: Sequence[str], by_habit: str = "") -> AttributeError:
+    """The error for a name that is not there, with the one that may have been meant."""
     near = by_habit if by_habit in known else meant(name, known)
     hint = f"; did you mean {near}?" if near and not name.startswith("_") else ""
     return AttributeError(f"{type(asked).__name__} has no attribute '{name}'{hint}", name=name, obj=None)
@@ -249,7 +250,13 @@ def signature(operation: Operation) -> Signature:
     return Signature(parameters, return_annotation=operation.reply)
 
 
-def attach(client: type[Recollect], operations: Iterable[Operation], groups: Mapping[str, str]) -> None:
+def attach(
+    client: type,
+    operations: Iterable[Operation],
+    groups: Mapping[str, str],
+    method: Callable[[Operation], Callable[..., Any]] = _method,
+    former: Mapping[str, FormerName] = FORMER_NAMES,
+) -> None:
     """Give the client a method for each operation and for each name it had, and an attribute for each group."""
     homes: dict[str, Any] = {"": client}
     for name, about in groups.items():
@@ -258,14 +265,14 @@ def attach(client: type[Recollect], operations: Iterable[Operation], groups: Map
         setattr(client, name, property(homes[name], doc=about))
     for operation in operations:
         if operation.name in homes:  # `mem.backup(...)`, beside `mem.backup.list()`
-            homes[operation.name].__call__ = _method(operation)
+            homes[operation.name].__call__ = method(operation)
         else:
-            setattr(homes[operation.group], operation.verb, _method(operation))
+            setattr(homes[operation.group], operation.verb, method(operation))
     for name, known_as in SYNONYMS.items():
         setattr(client, name, getattr(client, known_as))
-    for former in FORMER_NAMES.values():
-        if former.group in homes:
-            setattr(homes[former.group], former.verb, _former_method(former))
+    for name_it_had in former.values():
+        if name_it_had.group in homes:
+            setattr(homes[name_it_had.group], name_it_had.verb, _former_method(name_it_had))
 
 
 attach(Recollect, OPERATIONS.values(), GROUPS)

@@ -1,12 +1,12 @@
 """The Python client, spelt out for editors and type checkers. Written by docs/generate.py: run `make docs`."""
 
 import builtins
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from inspect import Signature
 from typing import Any, Literal
 
-from recollect.catalogue import Operation
+from recollect.catalogue import FormerName, Operation
 from recollect.ports.records import RecordStore, Scope
 from recollect.services.tenant import Core, Tenant
 from os import PathLike
@@ -2746,8 +2746,22 @@ class Item(OperationGroup):
     def sweep(self) -> SweepItemsReply:
         """Delete items that have expired."""
 
-def attach(client: type[Recollect], operations: Iterable[Operation], groups: Mapping[str, str]) -> None:
-    """Give the client a method for each operation, and an attribute for each group."""
+class OperationSignature(Signature):
+    """What a method takes, read off the request when somebody looks at it."""
+
+    def __init__(self, operation: Operation) -> None: ...
+
+def no_attribute(asked: object, name: str, known: Sequence[str], by_habit: str = "") -> AttributeError:
+    """The error for a name that is not there, with the one that may have been meant."""
+
+def attach(
+    client: type,
+    operations: Iterable[Operation],
+    groups: Mapping[str, str],
+    method: Callable[[Operation], Callable[..., Any]] = ...,
+    former: Mapping[str, FormerName] = ...,
+) -> None:
+    """Give the client a method for each operation and for each name it had, and an attribute for each group."""
 
 def signature(operation: Operation) -> Signature:
     """What a method takes: the positional fields, then the others by name."""
