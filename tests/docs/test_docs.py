@@ -22,6 +22,7 @@ from recollect import errors
 from recollect.catalogue import FORMER_NAMES, OPERATIONS
 from recollect.domain.kinds import KINDS
 from recollect.domain.record import RECORDS
+from recollect.interfaces.async_client import AsyncRecollect
 from recollect.interfaces.cli import commands, main
 from recollect.interfaces.client import Recollect
 from recollect.settings import Settings
@@ -287,11 +288,12 @@ def _defined(path: str) -> frozenset[str]:
     )
 
 
-def test_every_method_of_the_client_is_in_its_stubs() -> None:
-    tree = ast.parse((CHECKOUT / "src/recollect/interfaces/client.pyi").read_text())
-    stubbed = next(node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "Recollect")
-    names = {node.name for node in stubbed.body if isinstance(node, ast.FunctionDef)}
-    public = {name for name in vars(Recollect) if not name.startswith("_")}
+@pytest.mark.parametrize(("client", "file"), [(Recollect, "client.pyi"), (AsyncRecollect, "async_client.pyi")])
+def test_every_method_of_the_client_is_in_its_stubs(client: type, file: str) -> None:
+    tree = ast.parse((CHECKOUT / "src/recollect/interfaces" / file).read_text())
+    stubbed = next(node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == client.__name__)
+    names = {node.name for node in stubbed.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
+    public = {name for name in vars(client) if not name.startswith("_")}
     assert public - set(FORMER_NAMES) == {name for name in names if not name.startswith("_")}
 
 
@@ -306,8 +308,21 @@ def test_the_stubs_hold_for_a_strict_type_checker(tmp_path: Path) -> None:
         "    tags: list[str] = mem.show(id).tags\n"
         '    mem.recall("q", limitt=3)\n'
         "    mem.remember(5)\n"
+        "async def awaited() -> None:\n"
+        '    async with recollect.aopen("x.db") as mem:\n'
+        '        id: str = (await mem.remember("a", cites=[recollect.cite.user("a", "b")], at="2024-05-01")).id\n'
+        '        score: float = (await mem.recall("q", statuses=["verified"]))[0].score\n'
+        '        names: list[str] = [hit.text for hit in await mem.recall("q")]\n'
+        "        state: str = (await mem.run.show(id)).id\n"
+        '        await (await mem.within("acme")).backup("/tmp/x")\n'
+        '        await mem.recall("q", limitt=3)\n'
+        "        await mem.remember(5)\n"
+        '        print(mem.recall("q").hits)\n'
+        '    mem = await recollect.aconnect("http://x", "k", threads=2)\n'
+        "    mem.stats().memories\n"
     )
     command = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / "cache"), str(script)]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
     wrong = [line for line in done.stdout.splitlines() if " error: " in line]
-    assert [line.rpartition("[")[2] for line in wrong] == ["call-arg]", "arg-type]"], done.stdout
+    given, missing = ["call-arg]", "arg-type]"], ["attr-defined]", "attr-defined]"]  # missing: what was not awaited
+    assert [line.rpartition("[")[2] for line in wrong] == [*given, *given, *missing], done.stdout

@@ -64,7 +64,7 @@ class OperationThreads:
             if self._process == os.getpid():  # else the threads were not forked with us
                 self._pool.shutdown(wait=True)
             last()
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - handed to whoever waits for the closing
             closing.set_exception(error)
         else:
             closing.set_result(None)
