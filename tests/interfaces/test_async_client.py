@@ -241,6 +241,24 @@ def test_what_had_not_begun_when_it_was_cancelled_is_absent(tmp_path: Path, embe
     assert texts_in(tmp_path / "x.db") == [f"First, {HELD}"]
 
 
+def test_who_was_cancelled_calls_again_with_the_same_key_and_it_is_stored_once(
+    tmp_path: Path, embedder: HeldEmbedder
+) -> None:
+    async def main() -> None:
+        async with recollect.aopen(tmp_path / "x.db", embedder=embedder) as mem:
+            first = asyncio.create_task(mem.remember(f"Once, {HELD}", idempotency_key="k"))
+            await waiting(embedder)
+            first.cancel()
+            again = asyncio.create_task(mem.remember(f"Once, {HELD}", idempotency_key="k"))
+            await waiting(embedder)  # both are past the look for the key now
+            embedder.let_go.set()
+            receipt = await again
+            assert [one.id for one in await mem.list()] == [receipt.id]
+
+    asyncio.run(main())
+    assert texts_in(tmp_path / "x.db") == [f"Once, {HELD}"]
+
+
 def test_many_cancelled_anywhere_leave_each_memory_whole_or_absent(tmp_path: Path) -> None:
     wanted = {f"Number {number} of many" for number in range(80)}
 
