@@ -320,9 +320,10 @@ def test_the_stubs_hold_for_a_strict_type_checker(tmp_path: Path) -> None:
         '        print(mem.recall("q").hits)\n'
         '    mem = await recollect.aconnect("http://x", "k", threads=2)\n'
         "    mem.stats().memories\n"
+        '    recollect.aopen("x.db").stats()\n'
     )
     command = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / "cache"), str(script)]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
     wrong = [line for line in done.stdout.splitlines() if " error: " in line]
-    given, missing = ["call-arg]", "arg-type]"], ["attr-defined]", "attr-defined]"]  # missing: what was not awaited
-    assert [line.rpartition("[")[2] for line in wrong] == [*given, *given, *missing], done.stdout
+    given, not_awaited = ["call-arg]", "arg-type]"], ["attr-defined]"] * 3
+    assert [line.rpartition("[")[2] for line in wrong] == [*given, *given, *not_awaited], done.stdout

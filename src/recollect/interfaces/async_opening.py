@@ -47,9 +47,11 @@ class Opening:
         if self._mem is not None:
             await self._mem.aclose()
 
-    def __getattr__(self, name: str) -> Any:
-        hint = "" if name.startswith("_") else ": await it first, as in `mem = await recollect.aopen(...)`"
-        raise AttributeError(f"a memory that is being opened has no attribute '{name}'{hint}", name=name)
+    if not TYPE_CHECKING:  # a type checker shall find a forgotten await
+
+        def __getattr__(self, name: str) -> Any:
+            hint = "" if name.startswith("_") else ": await it first, as in `mem = await recollect.aopen(...)`"
+            raise AttributeError(f"a memory that is being opened has no attribute '{name}'{hint}", name=name)
 
     async def _open(self) -> AsyncRecollect:
         if self._is_begun:

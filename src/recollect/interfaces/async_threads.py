@@ -52,7 +52,8 @@ class OperationThreads:
         with self._lock:
             if self._closing is not None:
                 return self._closing
-            self._closing = closing = Future()
+            closing: Future[None] = Future()
+            self._closing = closing
         closing.set_running_or_notify_cancel()  # from here on, who stops waiting for it does not stop it
         # Not a thread of the pool, which would wait for itself; not a daemon, so that the program ends after it.
         run = contextvars.copy_context().run
