@@ -490,7 +490,7 @@ def test_after_a_fork_it_says_so_and_does_not_wait_for_ever(tmp_path: Path) -> N
     script = f"""
 import asyncio, os, recollect
 async def opened():
-    return await recollect.aopen({str(tmp_path / "x.db")!r}, embedder="hash", background=False)
+    return await recollect.aopen({str(tmp_path / "x.db")!r}, embedder="hash", background=False, threads=1)
 mem = asyncio.run(opened())
 child = os.fork()
 if child == 0:
