@@ -124,6 +124,23 @@ class Reply(BaseModel):
         yield from shown.items()
         yield from ((name, told) for name, told in last.items() if told)
 
+    def __repr__(self) -> str:
+        """Short, for those that people look at: a line a hit. `model_dump` gives everything."""
+        from recollect.services.reply_texts import short_text
+
+        return short_text(self) or super().__repr__()
+
+    def __str__(self) -> str:
+        from recollect.services.reply_texts import short_text
+
+        return short_text(self) or super().__str__()
+
+    def _repr_html_(self) -> str:
+        """How a notebook shows it."""
+        from recollect.services.reply_views import html_of
+
+        return html_of(self)
+
 
 G = TypeVar("G", bound=Request)
 

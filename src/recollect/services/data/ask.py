@@ -24,7 +24,7 @@ from recollect.errors import InvalidInput, NotFound, RecollectError, TooLarge
 from recollect.ports.data import DEFAULT_LIMITS, QueryResult, Tables
 from recollect.ports.query import Compare, Order, Query, equal
 from recollect.ports.steps import Insert
-from recollect.services.data import notebook
+from recollect.services import notebook
 from recollect.services.data.asking.analysis import Prepared
 from recollect.services.data.asking.candidates.verified import Verified
 from recollect.services.data.asking.editing import Change, edited

@@ -9,7 +9,7 @@ from pydantic import Field as Having
 
 from recollect.domain.record import Json, JsonList
 from recollect.errors import MissingExtra
-from recollect.services.data import notebook
+from recollect.services import notebook
 from recollect.services.requests import Reply
 
 if TYPE_CHECKING:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
-from html import escape
 
 from pydantic import Field as Having
 
@@ -15,7 +14,8 @@ from recollect.errors import InvalidInput
 from recollect.ports.data import Limits
 from recollect.ports.query import Compare, Holds, Order, Query, equal
 from recollect.ports.steps import Delete, DeleteWhere, Put, Step, Update
-from recollect.services.data import notebook, value_lists
+from recollect.services import notebook
+from recollect.services.data import value_lists
 from recollect.services.data.contents import deleted_on_failure, deleting_steps
 from recollect.services.data.profiles import field_record
 from recollect.services.data.query_citations import due_steps
@@ -82,11 +82,11 @@ class SourceView(Reply):
 
     def _repr_html_(self) -> str:
         """How a notebook shows it: the profile of each table."""
-        parts = [f"<h4>{escape(self.name)}</h4>", notebook.facts([self.description] if self.description else [])]
+        parts = [f"<h4>{notebook.cell(self.name)}</h4>", notebook.facts([self.description] if self.description else [])]
         for table in self.tables:
             rejected = [f"{table.rejected:,} rows could not be read"] if table.rejected else []
             joins = [f"{one['column']} joins {one['to_name']}.{one['to_column']}" for one in table.joins]
-            parts.append(f"<b>{escape(table.name)}</b>")
+            parts.append(notebook.strong(table.name))
             parts.append(notebook.facts([f"{table.rows:,} rows", *rejected, *joins, *table.notes]))
             titles = [("column", False), ("type", False), ("meaning", False), ("empty", True), ("distinct", True)]
             rows = [

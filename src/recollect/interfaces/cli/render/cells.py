@@ -3,20 +3,12 @@
 from __future__ import annotations
 
 import json
-import unicodedata
 from collections.abc import Sequence
+
+from recollect.domain.text.shown import clean as clean
 
 LONGEST = 200
 MOST_DECIMALS = 6
-
-
-def clean(text: object) -> str:
-    """A text of somebody else's on one line: line ends are shown, other control characters replaced."""
-    shown = str(text).replace("\r\n", "⏎").replace("\n", "⏎").replace("\r", "⏎").replace("\t", " ")
-    return "".join("\ufffd" if unicodedata.category(one) in ("Cc", "Cs") or one in _BIDI else one for one in shown)
-
-
-_BIDI = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")  # they would reorder what stands beside
 
 
 def column_texts(values: Sequence[object]) -> list[str]:
