@@ -33,7 +33,7 @@ from recollect.domain.provenance import AnyCitation, CitationState, cite
 from recollect.domain.record import RECORDS, Record
 from recollect.interfaces.cli import arguments
 from recollect.interfaces.cli import commands as cli
-from recollect.interfaces.client import signature
+from recollect.interfaces.client import Progress, signature
 from recollect.services.requests import Reply, Request
 from recollect.settings import PREFIX, Settings
 
@@ -549,6 +549,7 @@ from recollect.services.tenant import Core, Tenant
 {imports}
 
 Prepare = Callable[[RecordStore, Scope], None]
+Progress = bool | Callable[[int, int], None] | None
 
 class Recollect:
     """An open memory, seen from one organization."""
@@ -573,7 +574,7 @@ class Recollect:
     ) -> Recollect:
         """The same store for one user, agent, project or namespace: it reaches only what is theirs."""
 
-    def call(self, operation: str, /, *, progress: Callable[[int, int], None] | None = None, **fields: Any) -> Any:
+    def call(self, operation: str, /, *, progress: Progress = None, **fields: Any) -> Any:
         """Any operation by name: what every method here does."""
 
     def close(self) -> None:
@@ -725,6 +726,8 @@ def _stub(operation: Operation, name_of: Callable[[type], str], define: str) -> 
             starred = True
         if parameter.name == "self":
             lines.append("self")
+        elif parameter.annotation == Progress:
+            lines.append("progress: Progress = None")
         else:
             default = "" if parameter.default is parameter.empty else f" = {_stub_default(parameter.default)}"
             lines.append(f"{parameter.name}: {type_text(parameter.annotation, name_of)}{default}")

@@ -102,7 +102,7 @@ def _op(
 
 _LINES = (
     _op("remember", "memories.remember:remember", "write", "POST /memories", "content", "Store a memory with its citations."),
-    _op("remember_many", "memories.remember:remember_many", "write", "POST /memories/batch", "memories", "Store many memories at once: all or none."),
+    _op("remember_many", "memories.remember:remember_many", "write", "POST /memories/batch", "memories", "Store many memories at once: all or none.", "progress"),
     _op("recall", "recall.recall:recall", "read", "POST /recall", "query", "Find memories by words and meaning, with the reasons for each hit."),
     _op("context", "recall.context:context", "read", "POST /context", "query", "Pack recalled memories into a prompt, within a token budget."),
     _op("why_not", "recall.why_not:why_not", "read", "POST /recall/why-not", "query id", "Explain why a memory is not in an answer."),

@@ -274,7 +274,8 @@ def test_help_shows_what_a_method_takes(operation: Operation) -> None:
     method = getattr(home, operation.verb) if operation.name not in GROUPS else getattr(Recollect, operation.name).fget
     shown = inspect.signature(method.__call__ if operation.name in GROUPS else method)
     assert list(shown.parameters)[1 : 1 + len(operation.positional)] == list(operation.positional)
-    assert set(shown.parameters) == {"self", *operation.request.model_fields}
+    told = {"progress"} if operation.progress else set()
+    assert set(shown.parameters) == {"self", *operation.request.model_fields, *told}
     assert "Annotated" not in str(shown)
 
 

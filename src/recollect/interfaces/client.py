@@ -30,6 +30,8 @@ from recollect.services.tenant import Core, Tenant
 from recollect.services.times import zone_for
 
 Prepare = Callable[[RecordStore, Scope], None]
+Progress = bool | Callable[[int, int], None] | None
+"""Whether to show a bar, or what to call with how much is done and how much there is."""
 
 
 class Recollect:
@@ -84,10 +86,19 @@ class Recollect:
         scope = replace(self._scope, restriction=restriction, actor=user or self._scope.actor)
         return type(self)(self._core, scope, self._prepare, owns=False)
 
-    def call(self, operation: str, /, *, progress: Callable[[int, int], None] | None = None, **fields: Any) -> Any:
-        """Any operation by name: what every method here does."""
+    def call(self, operation: str, /, *, progress: Progress = None, **fields: Any) -> Any:
+        """Any operation by name: what every method here does.
+
+        With `progress`, what may take long shows a bar (True), or calls a function with how much is done and how much
+        there is.
+        """
         chosen, given = find_operation(operation, fields)
-        return invoke(chosen, self._core, self._scope, given, progress)
+        if progress is None or not chosen.progress:
+            return invoke(chosen, self._core, self._scope, given)
+        from recollect.interfaces.progress import reporting
+
+        with reporting(progress, chosen.summary) as report:
+            return invoke(chosen, self._core, self._scope, given, report)
 
     def close(self) -> None:
         """Write what is pending, and close the store."""
@@ -247,6 +258,8 @@ def signature(operation: Operation) -> Signature:
         default = Parameter.empty if field.is_required() else field.get_default(call_default_factory=True)
         annotation = operation.request.in_python.get(name, plain[name])
         parameters.append(Parameter(name, kind, default=default, annotation=annotation))
+    if operation.progress:
+        parameters.append(Parameter("progress", Parameter.KEYWORD_ONLY, default=None, annotation=Progress))
     return Signature(parameters, return_annotation=operation.reply)
 
 

@@ -121,6 +121,7 @@ from recollect.services.workspaces.snapshots import (
 )
 
 Prepare = Callable[[RecordStore, Scope], None]
+Progress = bool | Callable[[int, int], None] | None
 
 class Recollect:
     """An open memory, seen from one organization."""
@@ -145,7 +146,7 @@ class Recollect:
     ) -> Recollect:
         """The same store for one user, agent, project or namespace: it reaches only what is theirs."""
 
-    def call(self, operation: str, /, *, progress: Callable[[int, int], None] | None = None, **fields: Any) -> Any:
+    def call(self, operation: str, /, *, progress: Progress = None, **fields: Any) -> Any:
         """Any operation by name: what every method here does."""
 
     def close(self) -> None:
@@ -260,7 +261,12 @@ class Recollect:
     ) -> Receipt:
         """Store a memory with its citations."""
 
-    def remember_many(self, memories: builtins.list[RememberRequest | dict[str, Any] | str]) -> RememberManyReply:
+    def remember_many(
+        self,
+        memories: builtins.list[RememberRequest | dict[str, Any] | str],
+        *,
+        progress: Progress = None,
+    ) -> RememberManyReply:
         """Store many memories at once: all or none."""
 
     def recall(
@@ -619,6 +625,7 @@ class Recollect:
         expect: int | None = None,
         why: str = "",
         dry_run: bool = False,
+        progress: Progress = None,
     ) -> BulkReply:
         """Forget every memory that passes a filter; each can be restored."""
 
@@ -665,6 +672,7 @@ class Recollect:
         why: str = "",
         dry_run: bool = False,
         forgotten: bool = False,
+        progress: Progress = None,
     ) -> BulkReply:
         """Delete every memory that passes a filter for good."""
 
@@ -710,6 +718,7 @@ class Recollect:
         expect: int | None = None,
         why: str = "",
         dry_run: bool = False,
+        progress: Progress = None,
     ) -> BulkReply:
         """Archive every memory that passes a filter."""
 
@@ -756,6 +765,7 @@ class Recollect:
         why: str = "",
         dry_run: bool = False,
         to: Literal["verified", "published"] = "verified",
+        progress: Progress = None,
     ) -> BulkReply:
         """Promote every memory that passes a filter, if its citations hold."""
 
@@ -802,6 +812,7 @@ class Recollect:
         why: str = "",
         dry_run: bool = False,
         to: Literal["hypothesis", "verified"] = "hypothesis",
+        progress: Progress = None,
     ) -> BulkReply:
         """Demote every memory that passes a filter."""
 
@@ -854,7 +865,14 @@ class Recollect:
     def doctor(self, *, fix: bool = False) -> Diagnosis:
         """Find problems in the store; with fix, repair them."""
 
-    def reindex(self, *, retire: bool = False, everything: bool = False, index: bool = False) -> ReindexReply:
+    def reindex(
+        self,
+        *,
+        retire: bool = False,
+        everything: bool = False,
+        index: bool = False,
+        progress: Progress = None,
+    ) -> ReindexReply:
         """Create the vectors that are missing."""
 
     def export(
@@ -898,6 +916,7 @@ class Recollect:
         audit: bool = False,
         plain: bool = False,
         damaged: Literal["refuse", "skip"] = "refuse",
+        progress: Progress = None,
     ) -> TransferReply:
         """Export everything to a JSON Lines file."""
 
@@ -909,6 +928,7 @@ class Recollect:
         source: str | None = None,
         dry_run: bool = False,
         vector_model: str | None = None,
+        progress: Progress = None,
     ) -> ImportReply:
         """Import an exported file, or the memories of another product."""
 
@@ -1641,6 +1661,7 @@ class Pattern(OperationGroup):
         min_episodes: int = 3,
         alike: float = 0.28,
         limit: int = 1000,
+        progress: Progress = None,
     ) -> LearnReply:
         """Learn patterns from episodes."""
 
@@ -1698,6 +1719,7 @@ class Summary(OperationGroup):
         session: str | None = None,
         project: str | None = None,
         include_open: bool = False,
+        progress: Progress = None,
     ) -> RollUpReply:
         """Write every summary that is due, lowest level first."""
 
@@ -1921,6 +1943,7 @@ class Source(OperationGroup):
         user: str | None = None,
         version_of: str | None = None,
         profile: Literal["sample", "whole"] = "sample",
+        progress: Progress = None,
     ) -> SourceView:
         """Add a file or a data frame to ask questions of."""
 
@@ -1964,7 +1987,7 @@ class Source(OperationGroup):
     ) -> SourceView:
         """Change the name and the descriptions of a source."""
 
-    def profile(self, id: str) -> SourceView:
+    def profile(self, id: str, *, progress: Progress = None) -> SourceView:
         """Profile every row of a source that was only sampled."""
 
     def remove(self, id: str, *, for_good: bool = False) -> RemoveSourceReply:
@@ -1987,6 +2010,7 @@ class Connection(OperationGroup):
         project: str | None = None,
         description: str = "",
         sample_rows: int = 5000,
+        progress: Progress = None,
     ) -> ConnectionView:
         """Connect to an outside database to ask questions of it."""
 
@@ -1999,7 +2023,7 @@ class Connection(OperationGroup):
     def check(self, id: str) -> ConnectionView:
         """Try a connection now, and say what was found."""
 
-    def refresh(self, id: str, *, sample_rows: int = 5000) -> ConnectionView:
+    def refresh(self, id: str, *, sample_rows: int = 5000, progress: Progress = None) -> ConnectionView:
         """Read the tables of a connection again, and say what changed."""
 
     def remove(self, id: str) -> RemoveConnectionReply:
@@ -2218,7 +2242,7 @@ class Organization(OperationGroup, str):
     def resume(self, id: str) -> OrganizationView:
         """Resume a suspended organization."""
 
-    def remove(self, id: str, *, dry_run: bool = False) -> OrganizationErasure:
+    def remove(self, id: str, *, dry_run: bool = False, progress: Progress = None) -> OrganizationErasure:
         """Delete an organization with everything in it, for good."""
 
 class Project(OperationGroup):
@@ -2441,16 +2465,16 @@ class Key(OperationGroup):
 class Encryption(OperationGroup):
     """Encryption at rest: its keys, made and changed."""
 
-    def rewrap(self) -> RewrapKeysReply:
+    def rewrap(self, *, progress: Progress = None) -> RewrapKeysReply:
         """Wrap all data keys with the current master key."""
 
-    def rotate(self) -> ResealReply:
+    def rotate(self, *, progress: Progress = None) -> ResealReply:
         """Give the organization a new data key, and seal everything with it."""
 
-    def reseal(self) -> ResealReply:
+    def reseal(self, *, progress: Progress = None) -> ResealReply:
         """Seal encrypted fields that are in the clear or have a former key."""
 
-    def text(self, switch: Literal["on", "off"]) -> EncryptTextsReply:
+    def text(self, switch: Literal["on", "off"], *, progress: Progress = None) -> EncryptTextsReply:
         """Encrypt the texts of the organization, or decrypt them."""
 
 class Privacy(OperationGroup):
@@ -2465,10 +2489,19 @@ class Privacy(OperationGroup):
         relation: Literal["own", "by", "about", "shared"] | None = None,
         limit: int = 50,
         after: str | None = None,
+        progress: Progress = None,
     ) -> SubjectPage:
         """Find everything that is stored about a person."""
 
-    def export(self, path: str, *, user: str, also: builtins.list[str] = ..., about: bool = True) -> SubjectExport:
+    def export(
+        self,
+        path: str,
+        *,
+        user: str,
+        also: builtins.list[str] = ...,
+        about: bool = True,
+        progress: Progress = None,
+    ) -> SubjectExport:
         """Write everything about a person to a folder they can read."""
 
     def erase(
@@ -2482,6 +2515,7 @@ class Privacy(OperationGroup):
         requested_by: str = "",
         reason: str = "",
         dry_run: bool = False,
+        progress: Progress = None,
     ) -> ErasureReply:
         """Erase a person for good, everywhere, with a signed certificate."""
 
@@ -2576,6 +2610,7 @@ class Cold(OperationGroup):
         to: str | None = None,
         limit: int = 1000,
         dry_run: bool = False,
+        progress: Progress = None,
     ) -> StoreColdReply:
         """Move old sessions to cold storage: compressed files in a folder or bucket."""
 
@@ -2618,13 +2653,13 @@ class Cold(OperationGroup):
 class Backup(OperationGroup):
     """Backups of the store: made, listed, proven, restored."""
 
-    def __call__(self, path: str | None = None, *, verify: bool = True) -> BackupReply:
+    def __call__(self, path: str | None = None, *, verify: bool = True, progress: Progress = None) -> BackupReply:
         """Back up the whole store while it is in use."""
 
     def list(self, *, place: str | None = None, limit: int = 100, after: str | None = None) -> BackupPage:
         """List backups, newest first."""
 
-    def drill(self, id: str | None = None) -> DrillReply:
+    def drill(self, id: str | None = None, *, progress: Progress = None) -> DrillReply:
         """Prove a backup: restore it to a temporary place and try it."""
 
     def remove(self, id: str) -> RemovedBackup:

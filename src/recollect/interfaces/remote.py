@@ -27,7 +27,8 @@ from recollect.domain.hash_tree import Entry
 from recollect.domain.workspaces import blob_hash
 from recollect.errors import DamagedData, InvalidInput, Overloaded, RateLimited, RecollectError, Unavailable
 from recollect.http_client import HttpClient, NoReply, Reply, bearer, checked_url
-from recollect.interfaces.client import Recollect, attach
+from recollect.interfaces.client import Progress, Recollect, attach
+from recollect.interfaces.progress import Report, reporting
 from recollect.ports.data import ArrowStream
 from recollect.retry import Retry
 from recollect.services.admin.export import ExportFooter, ExportRequest, TransferReply
@@ -107,9 +108,17 @@ class RemoteRecollect(Recollect):
     ) -> Recollect:
         raise InvalidInput("a key says what it reaches", remedy="connect with a restricted key: see key.add")
 
-    def call(self, operation: str, /, *, progress: Callable[[int, int], None] | None = None, **fields: Any) -> Any:
-        """Any operation by name, on the service."""
+    def call(self, operation: str, /, *, progress: Progress = None, **fields: Any) -> Any:
+        """Any operation by name, on the service. It tells how much of a file was sent, and of nothing else how far it
+        is: a bar only shows that it goes on.
+        """
         chosen, fields = find_operation(operation, fields)
+        if progress is None or not chosen.progress:
+            return self._call(operation, chosen, None, fields)
+        with reporting(progress, chosen.summary) as report:
+            return self._call(operation, chosen, report, fields)
+
+    def _call(self, operation: str, chosen: Operation, progress: Report | None, fields: dict[str, Any]) -> Any:
         if chosen.local and operation not in ("export", "import_"):
             raise InvalidInput(
                 f"'{operation}' does not work over the service", remedy="run it on the machine of the store"

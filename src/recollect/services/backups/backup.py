@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Annotated, BinaryIO, cast
@@ -75,7 +75,9 @@ def backup(tenant: Tenant, request: BackupRequest, progress: Progress = lambda d
         )
     tenant.journal.flush()
     if request.path is not None and not is_place(request.path):
-        return _to_file(tenant, Path(request.path))
+        reply = _to_file(tenant, Path(request.path))
+        progress(reply.bytes, reply.bytes)  # the engine does not say how far it is
+        return reply
     return back_up_to(tenant, address, request.verify and tenant.backups.policy.verify, progress)
 
 
@@ -88,9 +90,11 @@ def back_up_to(tenant: Tenant, address: str, verify: bool, progress: Progress) -
     """A backup in a folder or a bucket; recorded, whether it succeeds or fails."""
     repository, began = tenant.backups.at(address), time.monotonic()
     try:
-        info = _stored(tenant, repository, progress)
+        meter = _BytesMeter(progress, proves=verify)
+        info = _stored(tenant, repository, meter)
         if verify:
-            prove(tenant, repository, info.id, progress)
+            prove(tenant, repository, info.id, meter)
+        meter.finish()
     except (Closed, LeaseLost, StoreBusy):
         raise  # stopped, or another process makes one
     except RecollectError as error:
@@ -114,14 +118,15 @@ def back_up_to(tenant: Tenant, address: str, verify: bool, progress: Progress) -
     )  # fmt: skip
 
 
-def _stored(tenant: Tenant, repository: BackupRepository, progress: Progress) -> BackupInfo:
+def _stored(tenant: Tenant, repository: BackupRepository, meter: _BytesMeter) -> BackupInfo:
     kind = _kind(tenant)
     if kind == "records":
-        return repository.write(kind, store_lines.lines(tenant.store), _objects(tenant), _counted(progress, 0))
+        return repository.write(kind, store_lines.lines(tenant.store), _objects(tenant), meter.written)
     with tenant.backups.work_folder() as folder:
         copy = folder / "store"
         tenant.store.backup(copy)
-        return repository.write(kind, copy, _objects(tenant), _counted(progress, copy.stat().st_size))
+        meter.expected = copy.stat().st_size
+        return repository.write(kind, copy, _objects(tenant), meter.written)
 
 
 def _kind(tenant: Tenant) -> ContentKind:
@@ -141,22 +146,33 @@ def _objects(tenant: Tenant) -> Iterator[BackedUpObject]:
             yield BackedUpObject(place, info.digest, info.size, read)
 
 
-def _counted(progress: Progress, total: int) -> Callable[[int], None]:
-    """Adds up bytes; more than expected are all there is."""
-    done = 0
+class _BytesMeter:
+    """The bytes that were written, and read again where the backup is proved. How many there will be may not be known:
+    then it is taken to be as many as there were.
+    """
 
-    def more(size: int) -> None:
-        nonlocal done
-        done += size
-        progress(done, max(total, done))
+    def __init__(self, progress: Progress, *, proves: bool) -> None:
+        self._progress, self._rounds = progress, 2 if proves else 1
+        self._written = self._read = self.expected = 0
 
-    return more
+    def written(self, size: int) -> None:
+        self._written += size
+        self._progress(self._written, self._rounds * max(self.expected, self._written))
+
+    def read(self, size: int) -> None:
+        self._read += size
+        done = self._written + self._read
+        self._progress(done, max(2 * max(self.expected, self._written), done))
+
+    def finish(self) -> None:
+        done = max(self._rounds * max(self.expected, self._written), self._written + self._read)
+        self._progress(done, done)
 
 
-def prove(tenant: Tenant, repository: BackupRepository, id: str, progress: Progress) -> None:
+def prove(tenant: Tenant, repository: BackupRepository, id: str, meter: _BytesMeter) -> None:
     """Read a backup back, open what it holds, and check every record; one that fails is deleted."""
     try:
-        repository.check(id, _counted(progress, 0))
+        repository.check(id, meter.read)
         with tenant.backups.restored(repository, id, objects=False) as copy:
             problems = copy.store.verify()
         if problems:

@@ -7,7 +7,7 @@ namespaces, a reindexing. A new text makes it untrue, and it goes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -28,6 +28,7 @@ MOST_DIMENSIONS = 16_000  # more than any index holds
 GivenVectors = Mapping[str, Vectors]
 """What a caller gave for one memory, by the name of the model that made it."""
 MOST_OF_A_WHOLE = 8  # passages of a question, or of a text compared as a whole; each costs a run of the model
+TOLD_AFTER = 128  # records that are embedded at once where somebody wants to know how far it is
 LATER = "long texts get their vectors in the background; their words find them at once"
 
 
@@ -58,9 +59,15 @@ class IndexingResult:
 
 
 def index_steps(
-    core: Core, records: Sequence[EmbeddedRecord], given: Sequence[GivenVectors] | None = None
+    core: Core,
+    records: Sequence[EmbeddedRecord],
+    given: Sequence[GivenVectors] | None = None,
+    done: Callable[[int], None] | None = None,
 ) -> tuple[list[Step], list[IndexingResult]]:
-    """The steps that index new records by every embedder and keep the vectors given, and what became of each."""
+    """The steps that index new records by every embedder and keep the vectors given, and what became of each.
+
+    `done` is told how many more got the vectors of one embedder.
+    """
     own = given if given is not None else [{} for _ in records]
     steps: list[Step] = []
     became = [IndexingResult() for _ in records]
@@ -72,7 +79,7 @@ def index_steps(
             became[place].queued.append(f"vector:{embedder.model}")
             became[place].notes += [] if LATER in became[place].notes else [LATER]
         try:
-            made = embedded(core, embedder, [records[place] for place in asked])
+            made = _embedded_in_parts(core, embedder, [records[place] for place in asked], done)
         except EmbedderFailed as failure:
             for place in asked:
                 steps += task_steps(records[place], embedder.model, failure.message)
@@ -87,6 +94,20 @@ def index_steps(
             steps += [Insert(one) for one in embeddings(record, model, [PassageVector(vector)], given=True)]
             became_of_it.made[model] = 1
     return steps, became
+
+
+def _embedded_in_parts(
+    core: Core, embedder: Embedder, records: Sequence[EmbeddedRecord], done: Callable[[int], None] | None
+) -> list[list[PassageVector]]:
+    """All at once, unless somebody is to be told how far it is."""
+    size = TOLD_AFTER if done is not None else max(len(records), 1)
+    made: list[list[PassageVector]] = []
+    for start in range(0, len(records), size):
+        part = records[start : start + size]
+        made += embedded(core, embedder, part)
+        if done is not None:
+            done(len(part))
+    return made
 
 
 def _at_once(core: Core, embedder: Embedder, records: Sequence[EmbeddedRecord], wanting: Sequence[int]) -> list[int]:

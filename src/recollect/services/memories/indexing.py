@@ -69,15 +69,15 @@ def reindex(tenant: Tenant, request: ReindexRequest, progress: Progress = lambda
     """Make the vectors that are owed, by every configured embedder, in batches that each commit."""
     made = vectors = 0
     dropped = tenant.transact(dropping_steps(orphans(tenant))).deleted
-    for embedder in tenant.embedders:
-        memories, messages = memories_without_vector(embedder.model), messages_without_vector(embedder.model)
-        if request.everything:
-            memories, messages = Query(Memory, (), (Order("id"),)), Query(Message, WITH_TEXT, (Order("id"),))
-        total = tenant.count(memories) + tenant.count(messages)
+    owed = [(embedder, *_owed(embedder, request.everything)) for embedder in tenant.embedders]
+    total = sum(tenant.count(memories) + tenant.count(messages) for _, memories, messages in owed)
+    for embedder, memories, messages in owed:
         for batch in _wanting(tenant, memories, messages, embedder, request.everything):
             had, filled, got = _fill(tenant, batch, embedder)
             dropped, made, vectors = dropped + had, made + filled, vectors + got
             progress(made, max(total, made))
+    if made < total:  # some were forgotten meanwhile
+        progress(total, total)
     if request.retire:
         current = tuple(Compare("model", "!=", embedder.model) for embedder in tenant.embedders)
         not_given = equal("given", False)
@@ -87,6 +87,12 @@ def reindex(tenant: Tenant, request: ReindexRequest, progress: Progress = lambda
     notes = [] if request.index else refreshed(tenant)
     remaining = sum(_remaining(tenant, embedder.model) for embedder in tenant.embedders)
     return ReindexReply(made=made, vectors=vectors, dropped=dropped, remaining=remaining, indexed=indexed, notes=notes)
+
+
+def _owed(embedder: Embedder, everything: bool) -> tuple[Query[Memory], Query[Message]]:
+    if everything:
+        return Query(Memory, (), (Order("id"),)), Query(Message, WITH_TEXT, (Order("id"),))
+    return memories_without_vector(embedder.model), messages_without_vector(embedder.model)
 
 
 def make_owed(tenant: Tenant, embedder: Embedder, passages: int, go_on: Callable[[], None] = lambda: None) -> int:

@@ -7,7 +7,7 @@ state as a revision.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -66,18 +66,42 @@ def remember(tenant: Tenant, request: RememberRequest) -> Receipt:
     return _remember_all(tenant, [request])[0]
 
 
-def remember_many(tenant: Tenant, request: RememberManyRequest) -> RememberManyReply:
+def remember_many(
+    tenant: Tenant, request: RememberManyRequest, progress: Callable[[int, int], None] | None = None
+) -> RememberManyReply:
     """Store many memories at once: all of them, or none."""
-    return RememberManyReply(receipts=_remember_all(tenant, request.memories))
+    if progress is None:
+        return RememberManyReply(receipts=_remember_all(tenant, request.memories))
+    total = len(request.memories)
+    meter = _EmbeddingMeter(progress, total, max(1, len(tenant.embedders)))
+    receipts = _remember_all(tenant, request.memories, meter.add)
+    progress(total, total)
+    return RememberManyReply(receipts=receipts)
 
 
-def _remember_all(tenant: Tenant, requests: Sequence[RememberRequest]) -> list[Receipt]:
+class _EmbeddingMeter:
+    """How many memories have their vectors, of every model. The last is not counted before all are committed: until
+    then none is stored.
+    """
+
+    def __init__(self, progress: Callable[[int, int], None], total: int, models: int) -> None:
+        self._progress, self._total, self._models, self._made = progress, total, models, 0
+
+    def add(self, count: int) -> None:
+        self._made += count
+        self._progress(min(self._made // self._models, self._total - 1), self._total)
+
+
+Done = Callable[[int], None] | None
+
+
+def _remember_all(tenant: Tenant, requests: Sequence[RememberRequest], done: Done = None) -> list[Receipt]:
     lookup = tenant.citation_lookup(tenant.scope, None)
     kinds = declared_kinds(tenant, [one.kind for one in requests])
     read_zones(tenant, {one.user for one in requests if one.user is not None})
     drafts = [draft_of(tenant, one, lookup, kinds) for one in requests]
     check_lengths(tenant, [(draft.given, draft.memory.namespaces) for draft in drafts if draft.given])
-    return _remembered(tenant, drafts)
+    return _remembered(tenant, drafts, done)
 
 
 def fresh_steps(tenant: Tenant, request: RememberRequest, status: Status = "hypothesis") -> tuple[Memory, list[Step]]:
@@ -101,11 +125,11 @@ def remembering(tenant: Tenant, request: RememberRequest, cycle: str | None) -> 
     return _fresh_steps(tenant, [draft])[0], draft.memory.id
 
 
-def _remembered(tenant: Tenant, drafts: Sequence[Draft], looks_left: int = 3) -> list[Receipt]:
+def _remembered(tenant: Tenant, drafts: Sequence[Draft], done: Done, looks_left: int = 3) -> list[Receipt]:
     # One memory is mostly new, and the write finds out if it is not; many may repeat each other.
     looked = len(drafts) > 1 or looks_left < 3
     try:
-        return _store(tenant, drafts, already_known(tenant, drafts) if looked else {})
+        return _store(tenant, drafts, already_known(tenant, drafts) if looked else {}, done)
     except (RequirementFailed, DuplicateKey, VersionConflict, ReferenceMissing) as conflict:
         if not looks_left or (looked and "id" in conflict.details.get("fields", [])):
             raise _explained(conflict) from None
@@ -113,10 +137,10 @@ def _remembered(tenant: Tenant, drafts: Sequence[Draft], looks_left: int = 3) ->
     for draft in drafts:
         if draft.superseded is not None:
             draft.superseded = load(tenant, Memory, draft.superseded.id)
-    return _remembered(tenant, drafts, looks_left - 1)
+    return _remembered(tenant, drafts, done, looks_left - 1)
 
 
-def _store(tenant: Tenant, drafts: Sequence[Draft], known: Mapping[str, Memory | Draft]) -> list[Receipt]:
+def _store(tenant: Tenant, drafts: Sequence[Draft], known: Mapping[str, Memory | Draft], done: Done) -> list[Receipt]:
     """One transaction: the new memories, and what the repeated ones add to those that are known."""
     repeated = [(draft, known[draft.memory.id]) for draft in drafts if draft.memory.id in known]
     merged, stands = merged_into(repeated)
@@ -125,7 +149,7 @@ def _store(tenant: Tenant, drafts: Sequence[Draft], known: Mapping[str, Memory |
         for draft in drafts
         if draft.memory.id not in known
     ]
-    steps, indexed = _fresh_steps(tenant, fresh)
+    steps, indexed = _fresh_steps(tenant, fresh, done)
     added = added_to_known(tenant, repeated)
     for memory, records in added.values():
         if records:
@@ -140,11 +164,13 @@ def _store(tenant: Tenant, drafts: Sequence[Draft], known: Mapping[str, Memory |
     ]
 
 
-def _fresh_steps(tenant: Tenant, drafts: Sequence[Draft]) -> tuple[list[Step], dict[str, IndexingResult]]:
+def _fresh_steps(
+    tenant: Tenant, drafts: Sequence[Draft], done: Done = None
+) -> tuple[list[Step], dict[str, IndexingResult]]:
     if not drafts:
         return [], {}
     vectors, indexed = index_steps(
-        tenant, [embedded_memory(draft.memory) for draft in drafts], [draft.given for draft in drafts]
+        tenant, [embedded_memory(draft.memory) for draft in drafts], [draft.given for draft in drafts], done
     )
     kinds = {draft.kind.id: draft.kind for draft in drafts if draft.kind is not None}
     steps = [*still_declared(kinds.values()), *_none_known(drafts)]

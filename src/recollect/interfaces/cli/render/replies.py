@@ -76,12 +76,10 @@ class Renderer:
         if not shown:
             yield None
             return
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+        from recollect.interfaces.progress import bar_for_command
 
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-        with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-            task = bar.add_task(title, total=None)
-            yield lambda done, total: bar.update(task, completed=done, total=max(total, done))
+        with bar_for_command(title) as report:
+            yield report
 
     def when(self, moment: datetime | str) -> str:
         if isinstance(moment, str):
