@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import json
 import os
@@ -16,11 +17,13 @@ import pytest
 
 import recollect
 from recollect import app
+from recollect.adapters.models.hash import HashEmbedder
 from recollect.errors import InvalidInput
 from recollect.interfaces import progress
 from recollect.interfaces.cli import main as cli
 from recollect.interfaces.client import Recollect
 from recollect.interfaces.progress import Lines, NotebookBar, bar_for_command
+from recollect.services.memories.indexing import ReindexRequest, reindex
 
 MANY = 300
 
@@ -74,14 +77,12 @@ def test_no_memory_counts_as_done_before_all_are_stored(mem: Recollect) -> None:
     assert seen[-1] == (MANY, 2 * MANY)
 
 
-def test_every_embedder_counts(tmp_path: Path) -> None:
+def test_every_embedder_counts(mem: Recollect) -> None:
+    core = dataclasses.replace(mem._core, embedders=(HashEmbedder(64), HashEmbedder(32)))
     told: list[tuple[int, int]] = []
-    with recollect.open(tmp_path / "m.db", embedder="hash", background=False) as mem:
-        mem.remember_many(["one", "two"])
-        (embedder,) = mem._core.embedders
-        mem.reindex(everything=True, progress=lambda done, total: told.append((done, total)))
-        assert told[-1] == (2, 2)
-        assert embedder.model == "hash-64"
+    reindex(core.for_scope(mem._scope), ReindexRequest(everything=True), lambda *report: told.append(report))
+    assert {total for _, total in told} == {2 * MANY}
+    assert told[-1] == (2 * MANY, 2 * MANY)
 
 
 def test_what_is_no_way_to_tell_is_refused(mem: Recollect) -> None:
