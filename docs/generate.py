@@ -616,12 +616,11 @@ ASYNC_STUB_HEAD = '''\
 """The awaitable client, spelt out for editors and type checkers. Written by docs/generate.py: run `make docs`."""
 
 import builtins
-from collections.abc import Callable
 from datetime import datetime
 from typing import Any, Literal
 
 from recollect.interfaces.async_threads import OperationThreads
-from recollect.interfaces.client import OperationGroup, Recollect
+from recollect.interfaces.client import OperationGroup, Progress, Recollect
 {imports}
 
 class AsyncRecollect:
@@ -645,10 +644,8 @@ class AsyncRecollect:
     ) -> AsyncRecollect:
         """The same store for one user, agent, project or namespace: it reaches only what is theirs."""
 
-    async def call(
-        self, operation: str, /, *, progress: Callable[[int, int], None] | None = None, **fields: Any
-    ) -> Any:
-        """Any operation by name. `progress` is called by the event loop."""
+    async def call(self, operation: str, /, *, progress: Progress = None, **fields: Any) -> Any:
+        """Any operation by name. A function given as `progress` is called by the event loop; True shows a bar."""
 
     async def aclose(self) -> None:
         """Let end what is running, write what is pending, and close the store."""

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from recollect.catalogue import GROUPS, OPERATIONS, Operation
 from recollect.interfaces.async_threads import OperationThreads, on_this_loop
-from recollect.interfaces.client import OperationGroup, OperationSignature, Recollect, attach, no_attribute
+from recollect.interfaces.client import OperationGroup, OperationSignature, Progress, Recollect, attach, no_attribute
 
 T = TypeVar("T")
 
@@ -61,11 +61,9 @@ class AsyncRecollect:
     def _seen(self, sync: Recollect) -> AsyncRecollect:
         return type(self)(sync, self._threads, owns=False)
 
-    async def call(
-        self, operation: str, /, *, progress: Callable[[int, int], None] | None = None, **fields: Any
-    ) -> Any:
-        """Any operation by name. `progress` is called by the event loop."""
-        heard = None if progress is None else on_this_loop(progress)
+    async def call(self, operation: str, /, *, progress: Progress = None, **fields: Any) -> Any:
+        """Any operation by name. A function given as `progress` is called by the event loop; True shows a bar."""
+        heard = on_this_loop(progress) if callable(progress) else progress
         return await self._run(lambda sync: sync.call(operation, progress=heard, **fields))
 
     async def aclose(self) -> None:
@@ -112,7 +110,7 @@ def _method(operation: Operation) -> Callable[..., Any]:
 
     async def method(self: AsyncRecollect | OperationGroup, /, *given: Any, **fields: Any) -> Any:
         mem = self._mem if isinstance(self, OperationGroup) else self
-        if fields.get("progress") is not None:
+        if callable(fields.get("progress")):
             fields["progress"] = on_this_loop(fields["progress"])
         return await mem._run(lambda sync: find(sync)(*given, **fields))
 

@@ -1,12 +1,11 @@
 """The awaitable client, spelt out for editors and type checkers. Written by docs/generate.py: run `make docs`."""
 
 import builtins
-from collections.abc import Callable
 from datetime import datetime
 from typing import Any, Literal
 
 from recollect.interfaces.async_threads import OperationThreads
-from recollect.interfaces.client import OperationGroup, Recollect
+from recollect.interfaces.client import OperationGroup, Progress, Recollect
 from os import PathLike
 from recollect.ports.data import ArrowStream
 from recollect.services.access.keys import KeyPage, KeyView, NewKey
@@ -139,10 +138,8 @@ class AsyncRecollect:
     ) -> AsyncRecollect:
         """The same store for one user, agent, project or namespace: it reaches only what is theirs."""
 
-    async def call(
-        self, operation: str, /, *, progress: Callable[[int, int], None] | None = None, **fields: Any
-    ) -> Any:
-        """Any operation by name. `progress` is called by the event loop."""
+    async def call(self, operation: str, /, *, progress: Progress = None, **fields: Any) -> Any:
+        """Any operation by name. A function given as `progress` is called by the event loop; True shows a bar."""
 
     async def aclose(self) -> None:
         """Let end what is running, write what is pending, and close the store."""
@@ -262,6 +259,8 @@ class AsyncRecollect:
     async def remember_many(
         self,
         memories: builtins.list[RememberRequest | dict[str, Any] | str],
+        *,
+        progress: Progress = None,
     ) -> RememberManyReply:
         """Store many memories at once: all or none."""
 
@@ -621,6 +620,7 @@ class AsyncRecollect:
         expect: int | None = None,
         why: str = "",
         dry_run: bool = False,
+        progress: Progress = None,
     ) -> BulkReply:
         """Forget every memory that passes a filter; each can be restored."""
 
@@ -667,6 +667,7 @@ class AsyncRecollect:
         why: str = "",
         dry_run: bool = False,
         forgotten: bool = False,
+        progress: Progress = None,
     ) -> BulkReply:
         """Delete every memory that passes a filter for good."""
 
@@ -712,6 +713,7 @@ class AsyncRecollect:
         expect: int | None = None,
         why: str = "",
         dry_run: bool = False,
+        progress: Progress = None,
     ) -> BulkReply:
         """Archive every memory that passes a filter."""
 
@@ -758,6 +760,7 @@ class AsyncRecollect:
         why: str = "",
         dry_run: bool = False,
         to: Literal["verified", "published"] = "verified",
+        progress: Progress = None,
     ) -> BulkReply:
         """Promote every memory that passes a filter, if its citations hold."""
 
@@ -804,6 +807,7 @@ class AsyncRecollect:
         why: str = "",
         dry_run: bool = False,
         to: Literal["hypothesis", "verified"] = "hypothesis",
+        progress: Progress = None,
     ) -> BulkReply:
         """Demote every memory that passes a filter."""
 
@@ -863,7 +867,14 @@ class AsyncRecollect:
     async def doctor(self, *, fix: bool = False) -> Diagnosis:
         """Find problems in the store; with fix, repair them."""
 
-    async def reindex(self, *, retire: bool = False, everything: bool = False, index: bool = False) -> ReindexReply:
+    async def reindex(
+        self,
+        *,
+        retire: bool = False,
+        everything: bool = False,
+        index: bool = False,
+        progress: Progress = None,
+    ) -> ReindexReply:
         """Create the vectors that are missing."""
 
     async def export(
@@ -907,6 +918,7 @@ class AsyncRecollect:
         audit: bool = False,
         plain: bool = False,
         damaged: Literal["refuse", "skip"] = "refuse",
+        progress: Progress = None,
     ) -> TransferReply:
         """Export everything to a JSON Lines file."""
 
@@ -918,6 +930,7 @@ class AsyncRecollect:
         source: str | None = None,
         dry_run: bool = False,
         vector_model: str | None = None,
+        progress: Progress = None,
     ) -> ImportReply:
         """Import an exported file, or the memories of another product."""
 
@@ -1658,6 +1671,7 @@ class Pattern(OperationGroup):
         min_episodes: int = 3,
         alike: float = 0.28,
         limit: int = 1000,
+        progress: Progress = None,
     ) -> LearnReply:
         """Learn patterns from episodes."""
 
@@ -1715,6 +1729,7 @@ class Summary(OperationGroup):
         session: str | None = None,
         project: str | None = None,
         include_open: bool = False,
+        progress: Progress = None,
     ) -> RollUpReply:
         """Write every summary that is due, lowest level first."""
 
@@ -1938,6 +1953,7 @@ class Source(OperationGroup):
         user: str | None = None,
         version_of: str | None = None,
         profile: Literal["sample", "whole"] = "sample",
+        progress: Progress = None,
     ) -> SourceView:
         """Add a file or a data frame to ask questions of."""
 
@@ -1981,7 +1997,7 @@ class Source(OperationGroup):
     ) -> SourceView:
         """Change the name and the descriptions of a source."""
 
-    async def profile(self, id: str) -> SourceView:
+    async def profile(self, id: str, *, progress: Progress = None) -> SourceView:
         """Profile every row of a source that was only sampled."""
 
     async def remove(self, id: str, *, for_good: bool = False) -> RemoveSourceReply:
@@ -2004,6 +2020,7 @@ class Connection(OperationGroup):
         project: str | None = None,
         description: str = "",
         sample_rows: int = 5000,
+        progress: Progress = None,
     ) -> ConnectionView:
         """Connect to an outside database to ask questions of it."""
 
@@ -2016,7 +2033,7 @@ class Connection(OperationGroup):
     async def check(self, id: str) -> ConnectionView:
         """Try a connection now, and say what was found."""
 
-    async def refresh(self, id: str, *, sample_rows: int = 5000) -> ConnectionView:
+    async def refresh(self, id: str, *, sample_rows: int = 5000, progress: Progress = None) -> ConnectionView:
         """Read the tables of a connection again, and say what changed."""
 
     async def remove(self, id: str) -> RemoveConnectionReply:
@@ -2235,7 +2252,7 @@ class Organization(OperationGroup, str):
     async def resume(self, id: str) -> OrganizationView:
         """Resume a suspended organization."""
 
-    async def remove(self, id: str, *, dry_run: bool = False) -> OrganizationErasure:
+    async def remove(self, id: str, *, dry_run: bool = False, progress: Progress = None) -> OrganizationErasure:
         """Delete an organization with everything in it, for good."""
 
 class Project(OperationGroup):
@@ -2472,16 +2489,16 @@ class Key(OperationGroup):
 class Encryption(OperationGroup):
     """Encryption at rest: its keys, made and changed."""
 
-    async def rewrap(self) -> RewrapKeysReply:
+    async def rewrap(self, *, progress: Progress = None) -> RewrapKeysReply:
         """Wrap all data keys with the current master key."""
 
-    async def rotate(self) -> ResealReply:
+    async def rotate(self, *, progress: Progress = None) -> ResealReply:
         """Give the organization a new data key, and seal everything with it."""
 
-    async def reseal(self) -> ResealReply:
+    async def reseal(self, *, progress: Progress = None) -> ResealReply:
         """Seal encrypted fields that are in the clear or have a former key."""
 
-    async def text(self, switch: Literal["on", "off"]) -> EncryptTextsReply:
+    async def text(self, switch: Literal["on", "off"], *, progress: Progress = None) -> EncryptTextsReply:
         """Encrypt the texts of the organization, or decrypt them."""
 
 class Privacy(OperationGroup):
@@ -2496,6 +2513,7 @@ class Privacy(OperationGroup):
         relation: Literal["own", "by", "about", "shared"] | None = None,
         limit: int = 50,
         after: str | None = None,
+        progress: Progress = None,
     ) -> SubjectPage:
         """Find everything that is stored about a person."""
 
@@ -2506,6 +2524,7 @@ class Privacy(OperationGroup):
         user: str,
         also: builtins.list[str] = ...,
         about: bool = True,
+        progress: Progress = None,
     ) -> SubjectExport:
         """Write everything about a person to a folder they can read."""
 
@@ -2520,6 +2539,7 @@ class Privacy(OperationGroup):
         requested_by: str = "",
         reason: str = "",
         dry_run: bool = False,
+        progress: Progress = None,
     ) -> ErasureReply:
         """Erase a person for good, everywhere, with a signed certificate."""
 
@@ -2614,6 +2634,7 @@ class Cold(OperationGroup):
         to: str | None = None,
         limit: int = 1000,
         dry_run: bool = False,
+        progress: Progress = None,
     ) -> StoreColdReply:
         """Move old sessions to cold storage: compressed files in a folder or bucket."""
 
@@ -2656,13 +2677,19 @@ class Cold(OperationGroup):
 class Backup(OperationGroup):
     """Backups of the store: made, listed, proven, restored."""
 
-    async def __call__(self, path: str | None = None, *, verify: bool = True) -> BackupReply:
+    async def __call__(
+        self,
+        path: str | None = None,
+        *,
+        verify: bool = True,
+        progress: Progress = None,
+    ) -> BackupReply:
         """Back up the whole store while it is in use."""
 
     async def list(self, *, place: str | None = None, limit: int = 100, after: str | None = None) -> BackupPage:
         """List backups, newest first."""
 
-    async def drill(self, id: str | None = None) -> DrillReply:
+    async def drill(self, id: str | None = None, *, progress: Progress = None) -> DrillReply:
         """Prove a backup: restore it to a temporary place and try it."""
 
     async def remove(self, id: str) -> RemovedBackup:

@@ -212,7 +212,8 @@ class PgVectorStore:
 
     def _count_rows(self) -> None:
         with self._store.as_owner() as connection:
-            connection.execute("ANALYZE memory, embedding")
+            # A table that an index is being made of is left out: to wait for that would hold up whoever counts.
+            connection.execute("ANALYZE (SKIP_LOCKED) memory, embedding")
 
     def _make_due(self, *, thorough: bool) -> None:
         with self._store.database.translated_errors(), self._store.database.snapshot() as connection:
