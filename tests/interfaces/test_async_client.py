@@ -76,6 +76,13 @@ async def ticks(count: int = TICKS) -> int:
     return count
 
 
+def join_closing() -> None:
+    """The thread that closes ends a moment after it has said that it is done."""
+    for one in threading.enumerate():
+        if one.name == "recollect-async-close":
+            one.join()
+
+
 def texts_in(path: Path) -> list[str]:
     """What is there for whoever opens the store next, which must be sound."""
     with recollect.open(path, embedder=HashEmbedder()) as mem:
@@ -296,9 +303,8 @@ def test_an_opening_that_is_cancelled_lets_go_of_the_store(tmp_path: Path) -> No
         assert not slow.let_go.is_set()
 
     asyncio.run(main())
-    closing = next(one for one in threading.enumerate() if one.name == "recollect-async-close")
     slow.let_go.set()
-    closing.join()
+    join_closing()
     script = f"import recollect; recollect.open('duckdb:///{file}', embedder='hash').close()"
     subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
 
@@ -346,6 +352,7 @@ def test_closing_twice_and_using_it_afterwards(tmp_path: Path) -> None:
             assert caught.value.remedy == "open it again"
 
     asyncio.run(main())
+    join_closing()
     assert not [one.name for one in threading.enumerate() if one.name.startswith("recollect-async")]
 
 
