@@ -86,8 +86,9 @@ def test_every_embedder_counts(mem: Recollect) -> None:
 
 
 def test_what_is_no_way_to_tell_is_refused(mem: Recollect) -> None:
+    wrong: Any = "yes"
     with pytest.raises(InvalidInput, match="True for a bar"):
-        mem.call("reindex", progress="yes")
+        mem.call("reindex", progress=wrong)
     assert mem.reindex(progress=False).remaining == 0
 
 

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from html import escape
+from importlib import import_module
 from threading import Lock, Timer
 from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
@@ -82,10 +83,8 @@ def _notebook_display() -> Callable[..., Any] | None:
     shell = loaded.get_ipython() if loaded is not None else None
     if shell is None or not hasattr(shell, "kernel"):  # IPython in a terminal has none
         return None
-    from IPython.display import display
-
-    found: Callable[..., Any] = display
-    return found
+    display: Callable[..., Any] = import_module("IPython.display").display
+    return display
 
 
 class TerminalBar:

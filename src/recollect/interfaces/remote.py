@@ -127,7 +127,7 @@ class RemoteRecollect(Recollect):
         if isinstance(request, ExportRequest):
             return self._export(request)
         if isinstance(request, ImportRequest):
-            return self._import(request)
+            return self._import(request, progress)
         if isinstance(request, WriteFileRequest):
             return self._upload(chosen, request)
         if isinstance(request, ReadFileRequest):
@@ -171,16 +171,16 @@ class RemoteRecollect(Recollect):
         end = _kept(target, write)
         return TransferReply(path=str(target), records=end.records, hash=end.hash, left_out=end.left_out)
 
-    def _import(self, request: ImportRequest) -> ImportReply:
+    def _import(self, request: ImportRequest, progress: Report | None) -> ImportReply:
         path = Path(request.path).expanduser()
         if path.is_dir():
             raise InvalidInput(f"'{path}' is a folder", remedy="zip it, or import it on the machine of the service")
         given = request.model_dump(mode="json", exclude_defaults=True) | {"path": path.name}
         try:
-            with path.open("rb") as file:
-                if request.source is None:
-                    checked(file, path.name)
-                    file.seek(0)
+            if request.source is None:
+                with path.open("rb") as whole:
+                    checked(whole, path.name)
+            with SentFile(path, progress) as file:
                 told = self._send("POST", _asked(f"{PREFIX}/import", given), file, wait=LONGEST_WORK_SECONDS)
         except OSError as error:
             raise InvalidInput(f"cannot read '{path}': {error.strerror}", remedy="give a file you may read") from None

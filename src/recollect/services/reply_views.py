@@ -212,7 +212,7 @@ def _items(name: str, items: Sequence[Reply]) -> str:
 
 def _fields(reply: Reply) -> dict[str, Any]:
     """As its repr has them: without what must not be shown, and what every reply may tell."""
-    return {name: value for name, value in reply.__repr_args__() if name not in (None, "created", "masked")}  # type: ignore[misc]
+    return {name: value for name, value in reply.__repr_args__() if name not in (None, "created", "masked")}
 
 
 def _is_list_of_replies(value: object) -> bool:
