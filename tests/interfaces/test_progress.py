@@ -24,6 +24,7 @@ from recollect.interfaces.cli import main as cli
 from recollect.interfaces.client import Recollect
 from recollect.interfaces.progress import Lines, NotebookBar, bar_for_command
 from recollect.services.memories.indexing import ReindexRequest, reindex
+from serving import served
 
 MANY = 300
 
@@ -68,12 +69,25 @@ def test_an_import_tells_how_far_it_is(mem: Recollect, tmp_path: Path) -> None:
     assert told[-1][0] == told[-1][1]
 
 
+def test_a_service_is_sent_an_import_that_tells_how_much_was_sent(mem: Recollect, tmp_path: Path) -> None:
+    mem.export(str(tmp_path / "e.jsonl"))
+    told: list[tuple[int, int]] = []
+    (tmp_path / "served").mkdir()
+    with served(tmp_path / "served") as (address, key), recollect.connect(address, key) as remote:
+        remote.import_(str(tmp_path / "e.jsonl"), progress=lambda *report: told.append(report))
+        assert remote.list(limit=1).total == MANY
+    size = (tmp_path / "e.jsonl").stat().st_size
+    assert [done for done, _ in told] == sorted(done for done, _ in told)
+    assert told[-1] == (size, size)
+
+
 def test_no_memory_counts_as_done_before_all_are_stored(mem: Recollect) -> None:
     seen: list[tuple[int, int]] = []
     mem.remember_many(
         [f"new {n}" for n in range(MANY)], progress=lambda done, total: seen.append((done, mem.list(limit=1).total))
     )
     assert {stored for done, stored in seen if done < MANY} == {MANY}
+    assert {stored for done, stored in seen if done == MANY} == {2 * MANY}
     assert seen[-1] == (MANY, 2 * MANY)
 
 
