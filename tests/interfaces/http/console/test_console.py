@@ -20,7 +20,7 @@ from recollect.domain.access import PERMISSIONS, ROLES
 from recollect.domain.agents import Lease
 from recollect.domain.record import now
 from recollect.domain.tenancy import ApiKey
-from recollect.interfaces.http.console import agent_pages, conversation_pages, memory_pages, page_context
+from recollect.interfaces.http.console import agent_pages, conversation_pages, memory_pages, page_context, templating
 from recollect.interfaces.http.console.page_context import MENU
 from recollect.interfaces.http.console.templating import (
     chart,
@@ -655,7 +655,10 @@ def test_the_graph_of_a_memory_is_a_list_that_can_be_walked(console: Any, mem: A
     page(console, "/memories/absent/graph", 404)
 
 
-def test_runs_are_polled_without_filling_the_log_and_a_dead_worker_shows(console: Any, mem: Any) -> None:
+def test_runs_are_polled_without_filling_the_log_and_a_dead_worker_shows(
+    console: Any, mem: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(templating._UNITS, "s", 1e9)  # however long it takes, what happened is from now
     agent = mem.agent.add("Bee").id
     run = mem.run.start("count the bees", agent=agent).id
     sign_in(console)
