@@ -217,7 +217,7 @@ def timed(work: Iterable[Callable[[], Any]], seconds: float) -> list[float]:
 
 
 def summary(milliseconds: Sequence[float], cpu_seconds: float = 0.0) -> dict[str, float]:
-    """Median and tail by the clock; the processor's time each, too, which a busy machine does not blur."""
+    """Median and tail by the clock; the processor's time each, too, which a busy machine blurs less."""
     values = np.asarray(milliseconds)
     return {
         "cpu_ms": _short(1000 * cpu_seconds / len(values)),

@@ -34,10 +34,14 @@ def rows_of(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 def on_what(machine: Mapping[str, Any]) -> str:
     load = machine["load_average"][0]
+    busy = (
+        " It was busy with other work: times by the clock say little, and those of the processor were up to twice what"
+        " they are on an idle machine."
+    )
     return (
         f"On {machine['cores']} cores ({machine['processor']}), {machine['memory_gib']:.0f} GB of memory, Python"
-        f" {machine['python']}; the load of the machine was {load:g} when it began. The processor's own time is not"
-        " blurred by what else ran."
+        f" {machine['python']}; the load of the machine was {load:g} when it began."
+        f"{busy if load > machine['cores'] else ''}"
     )
 
 
