@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from recollect.errors import InvalidInput
 from recollect.ports.query import Order, Query
 from recollect.ports.records import Scope
 from recollect.ports.steps import Delete, Insert, Touch
+from recollect.services.admin import audit
 
 
 @pytest.fixture
@@ -153,4 +154,20 @@ def test_entries_that_another_process_just_sealed_are_not_sealed_again(mem: Any,
     meanwhile(mem, "find", Seal, lambda: mem.within(mem._scope.organization_id).audit.seal())
     mem.audit.seal()
     verdict = mem.audit.verify()
+    assert verdict.sound, verdict.problems
+
+
+def test_what_is_sealed_while_the_log_is_verified_is_not_taken_for_tampering(
+    sealed: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sealed.remember("written after the last seal")
+    all_seals, left = audit.all_seals, [1]
+
+    def sealing(tenant: Any) -> Iterator[Any]:
+        yield from all_seals(tenant)
+        if left.pop() if left else 0:
+            sealed.audit.seal()
+
+    monkeypatch.setattr(audit, "all_seals", sealing)
+    verdict = sealed.audit.verify()
     assert verdict.sound, verdict.problems

@@ -23,6 +23,7 @@ from recollect.services.transaction import logged
 
 # The longest that an entry waits for its seal; an older entry without one was inserted later.
 GRACE = timedelta(hours=1)
+LOOKS = 5
 
 
 class LogRequest(Request):
@@ -148,6 +149,20 @@ class VerifyLogReply(Reply):
 
 def verify_log(tenant: Tenant, request: VerifyLogRequest) -> VerifyLogReply:
     """Recompute every seal, and report entries that were changed, deleted, inserted, swapped or cut off."""
+    found = _verified(tenant, request)
+    for _ in range(LOOKS):
+        if found.sound or _last_number(tenant) == found.seals:
+            break
+        found = _verified(tenant, request)  # somebody sealed meanwhile, which looks like entries without their seal
+    return found
+
+
+def _last_number(tenant: Tenant) -> int:
+    newest = Query(Seal, (), (Order("number", descending=True),), 1)
+    return max((number for (number,) in tenant.select(newest, ("number",))), default=0)
+
+
+def _verified(tenant: Tenant, request: VerifyLogRequest) -> VerifyLogReply:
     tenant.journal.flush()
     number, digest, entries = 0, "", 0
     problems: list[str] = []
