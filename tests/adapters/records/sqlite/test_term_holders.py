@@ -140,3 +140,15 @@ def test_what_is_read_in_one_reading_is_of_one_moment(store: SqliteStore, other:
         with store.vector_snapshot():  # the index begins a new moment, so that it never goes back
             pass
         assert store.get(ACME, Memory, "new") is not None
+
+
+def test_what_was_read_before_a_change_is_not_remembered_after_it(store: SqliteStore, other: SqliteStore) -> None:
+    """Two threads search: one has read when the other learns of the change."""
+    known, match = store._holders, 'terms : "harbour"'
+    with store._readers.snapshot() as connection:
+        view = known.view(connection, Memory)
+        changed(other, "m1", "a meadow")
+        assert search(store, ACME, "meadow") == ["m1"]
+        assert len(known.of(connection, view, [match], newest=False)[0]) == 5
+    assert harbours(store) == {"m0", "m2", "m3", "m4"}
+    assert all(len(one.rows) < 5 for one in known._known.values())

@@ -57,8 +57,12 @@ class _View(NamedTuple):
 
     record: type[Record]
     last: int
-    is_known: bool
-    """Whether what is remembered holds for it."""
+    epoch: int | None
+    """Of the texts, if what is remembered holds for it."""
+
+    @property
+    def is_known(self) -> bool:
+        return self.epoch is not None
 
 
 class TermHolders:
@@ -77,11 +81,11 @@ class TermHolders:
         seq, text_seq, epoch = connection.execute(_MARKS).get
         last = connection.execute(f"SELECT max(id) FROM {listed_table(record)}").get or 0
         if epoch is None or text_seq != seq:
-            return _View(record, last, is_known=False)
+            return _View(record, last, None)
         with self._lock:
             if epoch > self._epoch:
                 self._epoch, self._known, self._rows, self._sizes = epoch, OrderedDict(), 0, {}
-            return _View(record, last, is_known=epoch == self._epoch)
+            return _View(record, last, epoch if epoch == self._epoch else None)
 
     def size(self, connection: apsw.Connection, view: _View, facets: str) -> Size:
         """How many rows a scope has; of very many at least twice MOST_HOLDERS."""
@@ -92,8 +96,8 @@ class TermHolders:
         before = known or Size(0, is_all=False)
         rows = before.rows + _count(connection, view.record, facets, before.upto)
         size = Size(rows, _are_all(connection, view, rows), view.last)
-        if view.is_known:
-            with self._lock:
+        with self._lock:
+            if view.epoch == self._epoch:
                 if len(self._sizes) >= MOST_SIZES:
                     self._sizes.clear()
                 self._sizes[key] = size
@@ -112,12 +116,13 @@ class TermHolders:
         for place, rows in zip(missing, _read(connection, view.record, asked, newest), strict=True):
             both = np.concatenate([held[place].rows, rows])[-MOST_HOLDERS:] if len(held[place].rows) else rows
             held[place] = _Holders(both, view.last)
-        if view.is_known:
-            self._remember(view, dict(zip(matches, held, strict=True)))
+        self._remember(view, dict(zip(matches, held, strict=True)))
         return [one.rows for one in held]
 
     def _remember(self, view: _View, held: dict[str, _Holders]) -> None:
         with self._lock:
+            if view.epoch != self._epoch:  # a text was changed since it was read
+                return
             for match, holders in held.items():
                 key = view.record, match
                 before = self._known.pop(key, None)
