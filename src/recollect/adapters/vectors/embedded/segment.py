@@ -24,6 +24,7 @@ What proves it: `tests/adapters/vectors/test_segments.py`, `tests/crash/test_ind
 from __future__ import annotations
 
 import json
+import math
 import mmap
 import os
 import struct
@@ -82,7 +83,7 @@ class ColumnExtent(NamedTuple):
 
     @property
     def row_bytes(self) -> int:
-        return int(np.dtype(self.dtype).itemsize * np.prod(self.shape[1:], dtype=np.int64))
+        return np.dtype(self.dtype).itemsize * math.prod(self.shape[1:])
 
     @property
     def stop(self) -> int:
@@ -200,7 +201,7 @@ class SealedSection:
         return chosen
 
     def _whole(self, extent: ColumnExtent) -> Column:
-        count = int(np.prod(extent.shape, dtype=np.int64))
+        count = math.prod(extent.shape)
         return np.frombuffer(self.guard.data, extent.dtype, count, extent.offset).reshape(extent.shape)
 
     @property
