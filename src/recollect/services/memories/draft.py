@@ -146,8 +146,7 @@ def draft_of(
         raise TooLarge(
             f"the text has {len(text)} characters", remedy=f"split it: at most {TEXT_LIMIT} fit in one memory"
         )
-    lookup = lookup or tenant.citation_lookup(tenant.scope, None)
-    citations = [(one, one.sealed(lookup)) for one in map(read_citation, request.cites)]
+    citations = _sealed(tenant, request.cites, lookup) if request.cites else []
     memory = _memory(tenant, request, content, text)
     return Draft(
         request,
@@ -159,6 +158,14 @@ def draft_of(
         given_vector(tenant, request.vector, request.vector_model),
         kind,
     )
+
+
+def _sealed(
+    tenant: Tenant, cites: Sequence[Any], lookup: CitationLookup | None
+) -> list[tuple[AnyCitation, AnyCitation]]:
+    """Each citation as it was given, and with what was found at its source."""
+    lookup = lookup or tenant.citation_lookup(tenant.scope, None)
+    return [(one, one.sealed(lookup)) for one in map(read_citation, cites)]
 
 
 def _replaceable(tenant: Tenant, id: str) -> Memory:

@@ -96,7 +96,7 @@ Done = Callable[[int], None] | None
 
 
 def _remember_all(tenant: Tenant, requests: Sequence[RememberRequest], done: Done = None) -> list[Receipt]:
-    lookup = tenant.citation_lookup(tenant.scope, None)
+    lookup = tenant.citation_lookup(tenant.scope, None) if any(one.cites for one in requests) else None
     kinds = declared_kinds(tenant, [one.kind for one in requests])
     read_zones(tenant, {one.user for one in requests if one.user is not None})
     drafts = [draft_of(tenant, one, lookup, kinds) for one in requests]
