@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from recollect.domain.kinds import define_kind as define_kind
     from recollect.domain.provenance import cite as cite
     from recollect.errors import RecollectError as RecollectError
+    from recollect.integrations.wrapping import wrap as wrap
     from recollect.interfaces.async_client import AsyncRecollect as AsyncRecollect
     from recollect.interfaces.async_opening import aconnect as aconnect
     from recollect.interfaces.async_opening import aopen as aopen
@@ -52,6 +53,7 @@ _HOMES = {
     "tool": "recollect.interfaces.tool_runner",
     "RecollectError": "recollect.errors",
     "Settings": "recollect.settings",
+    "wrap": "recollect.integrations.wrapping",
 }
 __all__ = [
     "Act",
@@ -71,6 +73,7 @@ __all__ = [
     "errors",
     "open",
     "tool",
+    "wrap",
 ]
 
 

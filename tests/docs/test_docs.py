@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 import yaml
 
+from model_endpoint import scripted_model
 from recollect import errors
 from recollect.catalogue import FORMER_NAMES, OPERATIONS
 from recollect.domain.kinds import KINDS
@@ -62,9 +63,11 @@ def test_the_examples_of_a_page_run_as_shown(page: Path, tmp_path: Path) -> None
     if page.name != "README.md":  # the README with the real model, the rest with the instant one
         surroundings["RECOLLECT_EMBEDDER__PROVIDER"] = "hash"
     command = [sys.executable, "-W", "error", str(runner.__file__), str(page)]
-    done = subprocess.run(
-        command, cwd=tmp_path, env=surroundings, capture_output=True, text=True, timeout=300, check=False
-    )
+    with scripted_model() as model:  # for the clients of model providers, which read their address here
+        surroundings |= {"OPENAI_BASE_URL": f"{model.url}/v1", "OPENAI_API_KEY": "none"}
+        done = subprocess.run(
+            command, cwd=tmp_path, env=surroundings, capture_output=True, text=True, timeout=300, check=False
+        )
     assert done.returncode == 0, done.stdout + done.stderr
 
 

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Literal, cast
 
 from recollect.errors import InvalidInput, MissingExtra
+from recollect.integrations.storable_text import clipped, storable
 
 try:
     from agents.items import TResponseInputItem
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 
 ITEM = "openai_agents_item"
 PAGE = 1000
-MOST_SEARCHED = 50_000  # characters of an item that are found by their words; the item itself is kept whole
 ROLES = {"user": "user", "assistant": "assistant", "system": "system", "developer": "system", "tool": "tool"}
 
 
@@ -106,10 +106,10 @@ def _message(item: Json) -> Json:
     call = item.get("call_id")
     return {
         "role": role,
-        "text": _storable(" ".join(_texts(item)))[:MOST_SEARCHED] or None,
+        "text": clipped(" ".join(_texts(item))) or None,
         "content": [{"type": ITEM, **_kept(item)}],
-        "tool_call_id": _storable(call) if isinstance(call, str) and role == "tool" else None,
-        "name": _storable(item["name"]) if isinstance(item.get("name"), str) else None,
+        "tool_call_id": storable(call) if isinstance(call, str) and role == "tool" else None,
+        "name": storable(item["name"]) if isinstance(item.get("name"), str) else None,
     }
 
 
@@ -153,7 +153,3 @@ def _texts(item: object) -> Iterator[str]:
         for name in ("content", "text", "output", "arguments", "summary"):
             if name in item:
                 yield from _texts(item[name])
-
-
-def _storable(text: str) -> str:
-    return text.replace("\x00", "").encode("utf-8", "replace").decode()
