@@ -233,6 +233,11 @@ class ServerSettings(_Settings):
         description="Whether owners of the organization that runs the service may add, list, suspend and remove other "
         "organizations over HTTP and MCP",
     )
+    mem0: bool = Field(
+        False,
+        description="Whether the service also answers mem0's REST requests, under /mem0, with the same keys and "
+        "permissions",
+    )
     secure_cookies: bool = Field(
         False,
         description="Mark cookies as https only even if no proxy in `proxies` says that a request used https",

@@ -29,7 +29,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "catalogue": {"services", "ports", "domain", "retry"},
     "settings": {"domain"},
     "adapters": {"ports", "domain", "background_thread", "http_client", "retry"},
-    "interfaces": {"catalogue", "services", "ports", "domain", "settings", "app", "http_client", "retry", ""},
+    "interfaces": {
+        *("catalogue", "services", "ports", "domain", "settings", "app", "http_client", "retry", ""),
+        "integrations",  # which know only an open memory
+    },
     "app": {"adapters", "interfaces", "services", "ports", "domain", "settings", "background_thread"},
     "testing": {"adapters", "app", "catalogue", "services", "ports", "domain", "settings", ""},
     "integrations": {"retry", ""},  # else only the operations of an open memory; the package, to open one

@@ -282,6 +282,10 @@ def application(
 
     endpoints = [*files.endpoints(service), *data_files.endpoints(service), *sign_in.endpoints(service)]
     endpoints += console.endpoints(service, settings)
+    if settings.server.mem0:
+        from recollect.interfaces.http import mem0_paths
+
+        endpoints += mem0_paths.endpoints(service)
     return build(service, endpoints, [mcp.route], lifespan)
 
 

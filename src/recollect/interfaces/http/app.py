@@ -150,7 +150,7 @@ def _operators_alone(what: str) -> Denied:
 
 def _token(request: Request) -> tuple[str | None, bool]:
     scheme, _, given = request.headers.get("authorization", "").partition(" ")
-    if scheme.lower() == "bearer" and given.strip():
+    if scheme.lower() in ("bearer", "token") and given.strip():  # mem0's clients say Token
         return given.strip(), False
     if "x-api-key" in request.headers:
         return request.headers["x-api-key"], False
