@@ -22,12 +22,18 @@ MCP_PEERS_READY := .node/mcp/.ready-0.1.11-2026.8.31
 # The rules of accessible pages, for the console's tests.
 AXE := axe-core@4.14.0
 AXE_READY := .node/axe/.ready-4.14.0
+# Agent frameworks that do not install beside everything else, in environments of their own.
+# Each is pinned by tests/integrations/environments/NAME.lock, which `make lock` makes of these extras.
+agents_EXTRAS := google-adk pydantic-ai agent-framework autogen strands smolagents
+FRAMEWORKS := agents
+ENVIRONMENTS := tests/integrations/environments
+FRAMEWORKS_READY := $(FRAMEWORKS:%=.frameworks/%/.ready)
 
 # The store that `make serve` opens.
 STORE ?= recollect.db
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve browser pooler mariadb test check promise soak lint types bench bench-ask bench-data bench-growth bench-recall bench-scale bench-secrets bench-year docs lock \
+.PHONY: help demo serve browser pooler mariadb frameworks test check promise soak lint types bench bench-ask bench-data bench-growth bench-recall bench-scale bench-secrets bench-year docs lock \
 	migration golden hooks clean
 
 help:  ## show this list
@@ -39,7 +45,7 @@ demo: $(DEMO_READY)  ## set up, then show the main job on the embedded default
 serve: $(SERVE_READY)  ## set up, then start API, console and MCP on loopback: make serve STORE=team.db
 	@$(BIN)/recollect serve $(STORE)
 
-test: $(TEST_READY) $(EMULATOR_READY) $(MCP_PEERS_READY) $(AXE_READY) lint types browser pooler mariadb  ## set up, then run everything
+test: $(TEST_READY) $(EMULATOR_READY) $(MCP_PEERS_READY) $(AXE_READY) $(FRAMEWORKS_READY) lint types browser pooler mariadb  ## set up, then run everything
 	@$(BIN)/python -m pytest -n 3 --dist loadgroup
 
 check: $(TEST_READY) lint types  ## while you work: style, types and the tests of what changed
@@ -47,6 +53,9 @@ check: $(TEST_READY) lint types  ## while you work: style, types and the tests o
 
 promise: $(TEST_READY) $(EMULATOR_READY)  ## the tests of one promise of docs/promises.md: make promise N=7
 	@$(BIN)/python tests/promises.py $(N)
+
+frameworks: $(TEST_READY) $(FRAMEWORKS_READY)  ## the tests of the agent frameworks that have environments of their own
+	@$(BIN)/python -m pytest tests/integrations/test_frameworks.py
 
 hooks: $(TEST_READY)  ## check style and types before each commit (needs pre-commit)
 	@pre-commit install
@@ -66,7 +75,7 @@ browser pooler mariadb:
 		$$as env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get install -qq -y --no-install-recommends $(or $(package),$(program)) \
 			>/dev/null 2>&1; } || true; }
 
-soak: $(TEST_READY) $(EMULATOR_READY) $(MCP_PEERS_READY) $(AXE_READY) browser pooler mariadb  ## all tests at their whole bars; takes long
+soak: $(TEST_READY) $(EMULATOR_READY) $(MCP_PEERS_READY) $(AXE_READY) $(FRAMEWORKS_READY) browser pooler mariadb  ## all tests at their whole bars; takes long
 	@seed=$${RECOLLECT_SEED:-$$($(BIN)/python -c 'import secrets; print(secrets.randbits(32))')}; \
 	echo "RECOLLECT_SEED=$$seed (the same again: make soak RECOLLECT_SEED=$$seed)"; \
 	RECOLLECT_SOAK=1 RECOLLECT_SEED=$$seed $(BIN)/python -m pytest -n 3 --dist loadgroup -p no:cacheprovider --timeout 7200
@@ -118,6 +127,8 @@ lock: $(BIN)/python  ## choose and pin the versions of everything
 	@$(PIP) install uv
 	@$(BIN)/python -m uv pip compile -q --universal --python-version 3.11 --no-header --no-annotate \
 		--no-emit-index-url --extra dev --extra bench -o requirements.lock pyproject.toml
+	@$(foreach name,$(FRAMEWORKS),$(BIN)/python -m uv pip compile -q --universal --python-version 3.11 --no-header --no-annotate \
+		--no-emit-index-url $(addprefix --extra ,$($(name)_EXTRAS)) -o $(ENVIRONMENTS)/$(name).lock pyproject.toml $(ENVIRONMENTS)/$(name).in &&) true
 
 migration: $(TEST_READY)  ## write the next migration after a record changed: make migration NAME=what
 	@$(BIN)/python -m recollect.adapters.records.common.migrations $(NAME)
@@ -169,5 +180,13 @@ $(AXE_READY):
 	@npm install --silent --no-save --no-audit --no-fund --ignore-scripts --prefix .node/axe $(AXE)
 	@touch $@
 
+# Where one cannot be made, the tests say that they were left out. What we are comes from src, without an install.
+.frameworks/%/.ready: $(ENVIRONMENTS)/%.lock | $(TEST_READY)
+	@echo "setting up the frameworks in .frameworks/$* (once)…"
+	@{ $(BIN)/python -m uv venv -q --clear --python $(BIN)/python .frameworks/$* \
+		&& $(BIN)/python -m uv pip install -q --python .frameworks/$*/bin/python -r $< \
+		&& echo "$(CURDIR)/src" > "$$(.frameworks/$*/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/recollect.pth" \
+		&& touch $@; } || rm -rf .frameworks/$*
+
 clean:  ## delete what was set up and built
-	rm -rf $(VENV) .node build dist *.egg-info src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .node .frameworks build dist *.egg-info src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -16,11 +16,11 @@ from pathlib import Path
 
 
 @contextmanager
-def served(folder: Path, **settings: str) -> Iterator[tuple[str, str]]:
+def served(folder: Path, *, python: str = sys.executable, **settings: str) -> Iterator[tuple[str, str]]:
     """Its address, and the key it showed once. Settings of the server by name: `proxies="127.0.0.1"`."""
     given = {f"RECOLLECT_SERVER__{name.upper()}": value for name, value in settings.items()}
     environment = {**os.environ, "RECOLLECT_EMBEDDER__PROVIDER": "hash", **given}
-    command = [sys.executable, "-m", "recollect", "serve", "s.db", "--port", "0"]
+    command = [python, "-m", "recollect", "serve", "s.db", "--port", "0"]
     process = subprocess.Popen(command, cwd=folder, env=environment, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
     said = ""

@@ -14,6 +14,7 @@ import pytest
         ("langgraph", "langgraph", "langgraph"),
         ("openai_agents", "agents", "openai-agents"),
         ("anthropic_memory", "anthropic", "anthropic"),
+        ("google_adk", "google.adk", "google-adk"),
     ],
 )
 def test_a_missing_package_is_named_with_its_cure(module: str, package: str, extra: str) -> None:

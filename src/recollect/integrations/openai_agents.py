@@ -11,12 +11,12 @@ added to the same session are shown to the agent as plain text.
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Literal, cast
 
-from recollect.errors import InvalidInput, MissingExtra
-from recollect.integrations.storable_text import clipped, storable
+from recollect.errors import MissingExtra
+from recollect.integrations.kept_items import given_back, kept, searchable
+from recollect.integrations.storable_text import storable
 
 try:
     from agents.items import TResponseInputItem
@@ -106,34 +106,17 @@ def _message(item: Json) -> Json:
     call = item.get("call_id")
     return {
         "role": role,
-        "text": clipped(" ".join(_texts(item))) or None,
-        "content": [{"type": ITEM, **_kept(item)}],
+        "text": searchable(" ".join(_texts(item))),
+        "content": [kept(item, ITEM)],
         "tool_call_id": storable(call) if isinstance(call, str) and role == "tool" else None,
         "name": storable(item["name"]) if isinstance(item.get("name"), str) else None,
     }
 
 
-def _kept(item: Json) -> Json:
-    """The item as JSON; as JSON in a text, with everything escaped, where it holds what no store can keep."""
-    try:
-        written = json.dumps(item)
-    except TypeError:
-        raise InvalidInput("an item of the conversation is not JSON", remedy="give items as the SDK does") from None
-    return {"item": json.loads(written)} if _is_storable(item) else {"json": written}
-
-
-def _is_storable(item: Json) -> bool:
-    try:
-        written = json.dumps(item, ensure_ascii=False, allow_nan=False)
-        return "\\u0000" not in written and bool(written.encode())
-    except ValueError:
-        return False  # not a number, or half a character
-
-
 def _item(message: MessageView) -> TResponseInputItem:
-    for part in message.content:
-        if isinstance(part, dict) and part.get("type") == ITEM:
-            return cast(TResponseInputItem, part["item"] if "item" in part else json.loads(part["json"]))
+    item = given_back(message, ITEM)
+    if item is not None:
+        return cast(TResponseInputItem, item)
     return cast(TResponseInputItem, {"role": _speaker(message.role), "content": message.text or ""})
 
 
