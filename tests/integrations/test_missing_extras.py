@@ -15,6 +15,7 @@ import pytest
         ("openai_agents", "agents", "openai-agents"),
         ("anthropic_memory", "anthropic", "anthropic"),
         ("google_adk", "google.adk", "google-adk"),
+        ("pydantic_ai", "pydantic_ai", "pydantic-ai"),
     ],
 )
 def test_a_missing_package_is_named_with_its_cure(module: str, package: str, extra: str) -> None:

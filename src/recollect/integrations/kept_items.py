@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from recollect.domain.record import Json
     from recollect.services.conversations.messages import MessageView
 
+MOST_KEPT = 800_000  # characters of an item; a message of ours has room for some more
+
 
 def kept(item: Json, type: str) -> Json:
     """The item as a part of a message; as JSON in a text, with everything escaped, where no store can keep it."""
@@ -26,10 +28,17 @@ def kept(item: Json, type: str) -> Json:
     return {"type": type, **({"item": json.loads(written)} if _is_storable(item) else {"json": written})}
 
 
+def kept_if_it_fits(item: Json, type: str) -> Json:
+    """The same, but of an item with a large file only the size: what was said around it must not fail for it."""
+    part = kept(item, type)
+    size = len(json.dumps(part))
+    return part if size <= MOST_KEPT else {"type": type, "left_out": f"{size} characters"}
+
+
 def given_back(message: MessageView, type: str) -> Any | None:
     """The item that a message was made of; None for a message that came another way."""
     for part in message.content:
-        if isinstance(part, dict) and part.get("type") == type:
+        if isinstance(part, dict) and part.get("type") == type and "left_out" not in part:
             return part["item"] if "item" in part else json.loads(part["json"])
     return None
 
