@@ -1,6 +1,7 @@
 """Fill a store with a believable team's memory, to look at the console with: python examples/seed_console.py team.db
 
-It needs recollect[server] and recollect[data].
+It needs recollect[server] and recollect[data]. `--hostile` adds markup, controls and endless words in every field, to
+see that the console shows them as text.
 
 Then `recollect serve team.db`, and sign in as maya@example.com with the password `correct horse battery`.
 """
@@ -8,115 +9,153 @@ Then `recollect serve team.db`, and sign in as maya@example.com with the passwor
 from __future__ import annotations
 
 import csv
+import json
 import random
 import sys
 import tempfile
+import uuid
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import seed_hostile
+from seed_texts import CORRECTED, FACTS, SERVICES, TALKS, WATCHED, Talk
+
 import recollect
-from recollect.catalogue import OPERATIONS
 
 PASSWORD = "correct horse battery"
-PEOPLE = ("Maya", "Jonas", "Priya", "Tomás", "Aiko")
-SERVICES = ("billing", "search", "ingest", "gateway", "mailer", "scheduler", "export", "profile")
-FACTS = (
-    "The {s} service talks to PostgreSQL through a pool of {n} connections",
-    "Deploys of {s} need the migration job to finish first, which takes about {n} minutes",
-    "{s} retries a failed call {n} times with growing pauses, then gives up and writes to the dead letter queue",
-    "The nightly export of {s} runs at 0{d}:30 UTC and must not overlap with the backup",
-    "Customers on the {s} plan may upload files of up to {n} MB",
-    "Errors of {s} are paged to the on-call engineer only above {n} a minute",
-    "The {s} tests need the variable {u}_URL and fail without saying why",
-    "{s} keeps its sessions for {n} hours; after that people sign in again",
-)
-TALK = (
-    "Can we move the {s} release to Thursday? The migration is not reviewed yet.",
-    "I looked at the {s} latency: p99 went from {n}0 ms to {n}00 ms after the index was dropped.",
-    "Let us keep {s} on the old version until the customer has signed off.",
-    "I prefer small pull requests, please split the {s} change into {d}.",
-    "The {s} dashboard shows nothing since the rename, somebody should fix the query.",
-    "Agreed. I will write down what we decided about {s} and close the ticket.",
-)
-HOSTILE = (
-    '<script>alert("owned")</script><img src=x onerror=alert(1)>',
-    "مرحبا \u202eevil\u202c هذا نص من اليمين إلى اليسار מימין לשמאל",
-    "Averylongwordwithoutanyplacetobreak" * 9,
-    "🦄🔥 emoji 👩‍👩‍👧‍👦 and a zero\u200bwidth space, ‘quotes’ & ampersands; DROP TABLE memory;--",
-)
-
-
-def fill(mem: Any, memories: int = 300, seed: int = 7, notes: Path | None = None) -> dict[str, str]:
-    """Fill an open memory; gives the ids of something worth looking at."""
-    chance = random.Random(seed)
-    users = [mem.user.add(name, id=name, email=f"{name.lower()}@example.com") for name in PEOPLE]
-    mem.user.revise(users[0].id, role="owner", password=PASSWORD)
-    mem.user.revise(users[1].id, role="curator", password=PASSWORD)
-    mem.user.revise(users[2].id, role="reader", password=PASSWORD)
-    mem.user.revise(users[3].id, role="writer", password=PASSWORD)
-    agents = [mem.agent.add(name, description=what, system=f"You are {name}. {what}.") for name, what in AGENTS]
-    project = mem.project.add("Platform", owner=users[0].id, description="What everything runs on")
-    sessions = [_conversation(mem, chance, users, agents, project.id) for _ in range(max(3, memories // 30))]
-    facts = [_fact(mem, chance, agents, project.id) for _ in range(memories)]
-    shown = _story(mem, notes)
-    for one in HOSTILE:
-        mem.user.add(one[:60], id=one[:60])
-        mem.remember(one, author=one[:60], tags=[one[:20]], cites=[recollect.cite.user(one[:60], one)])
-    _lived(mem, chance, facts)
-    found = {"memory": shown, "session": sessions[0], "agent": agents[0].id, "user": users[0].id}
-    return found | _more(mem, agents[0].id, sessions[0]) | _hostile(mem) | _data(mem, chance)
-
-
+PEOPLE = {"Maya": "owner", "Jonas": "curator", "Priya": "reader", "Tomás": "writer", "Aiko": None}
 AGENTS = (
     ("Scribe", "Writes down what the team decides"),
     ("Watchman", "Watches the services and tells what changed"),
     ("Librarian", "Answers questions from what is remembered"),
 )
+WEEKS = 6
 
 
-def _filled(template: str, chance: random.Random) -> str:
-    service = chance.choice(SERVICES)
-    return template.format(s=service, u=service.upper(), n=chance.randint(2, 60), d=chance.randint(1, 5))
+def fill(
+    mem: Any, memories: int = 200, seed: int = 7, notes: Path | None = None, *, hostile: bool = False
+) -> dict[str, str]:
+    """Fill an open memory; gives the ids of something worth looking at."""
+    chance = random.Random(seed)
+    for name, role in PEOPLE.items():
+        mem.user.add(name, id=name, email=f"{name.lower()}@example.com")
+        if role:
+            mem.user.revise(name, role=role, password=PASSWORD)
+    agents = {name: mem.agent.add(name, description=what, system=_system(name, what)).id for name, what in AGENTS}
+    project = mem.project.add("Shop", owner="Maya", description="The shop and the services behind it").id
+    sessions = _talked(mem, agents, project)
+    facts = [*_kept(mem, sessions, agents, project), *_facts(mem, chance, agents, project)]
+    facts += _watched(mem, chance, max(0, memories - len(facts)), agents["Watchman"], project)
+    found = {"memory": _story(mem, notes), "session": _today(mem, agents["Scribe"], project)}
+    found |= {"agent": agents["Scribe"], "user": "Maya"}
+    _corrections(mem)
+    _lived(mem, chance, facts)
+    found |= _agents_work(mem, agents["Scribe"], found["session"])
+    with tempfile.TemporaryDirectory() as folder:
+        found |= _data(mem, chance, Path(folder))
+        if hostile:
+            found |= seed_hostile.fill(mem, Path(folder))
+    return found
 
 
-def _past(chance: random.Random, days: float = 40) -> datetime:
-    return datetime.now(UTC) - timedelta(days=days * chance.random() ** 1.6)
+def _system(name: str, what: str) -> str:
+    return f"You are {name}, one of the agents of a shop for coffee gear. {what}. Say what you rest on."
 
 
-def _conversation(mem: Any, chance: random.Random, users: Any, agents: Any, project: str) -> str:
-    user, agent = chance.choice(users), chance.choice(agents)
-    title = f"{chance.choice(SERVICES)}: {chance.choice(['release', 'incident', 'planning', 'review'])}"
-    session = mem.session.add(title, user=user.id, agent=agent.id, project=project)
-    began = _past(chance)
-    for turn in range(chance.randint(4, 10)):
-        mem.remember(
-            {"text": _filled(chance.choice(TALK), chance), "role": "user" if turn % 2 else "assistant"},
-            kind="conversation",
-            session=session.id,
-            author=chance.choice(PEOPLE),
-            at=began + timedelta(minutes=turn * 3),
-        )
-    mem.session.end(session.id, summary=f"Agreed what to do about {title}.")
-    return str(session.id)
+# -- what was said, over weeks ---------------------------------------------------------------------------------------
 
 
-def _fact(mem: Any, chance: random.Random, agents: Any, project: str) -> str:
-    person = chance.choice(PEOPLE)
-    cites = [recollect.cite.user(person, "said so in review")] if chance.random() < 0.7 else []
-    made = mem.remember(
-        _filled(chance.choice(FACTS), chance),
-        kind=chance.choice(["fact", "fact", "fact", "observation", "reflection", "user_preference"]),
-        author=person,
-        agent=chance.choice(agents).id,
-        project=project,
-        cites=cites,
-        tags=chance.sample(["deploy", "database", "on-call", "customer", "testing", "cost"], chance.randint(0, 3)),
-        at=_past(chance),
-        priority=chance.randint(1, 10),
-    )
-    return str(made.id)
+def _talked(mem: Any, agents: dict[str, str], project: str) -> dict[str, str]:
+    """The conversations of the last weeks, as the export of a chat product has them: with their own dates."""
+    exported = [_exported(talk) for talk in TALKS]
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "conversations.json"
+        file.write_text(json.dumps(exported), encoding="utf-8")
+        mem.import_(str(file), source="claude")
+    return {talk.title: one["uuid"] for talk, one in zip(TALKS, exported, strict=True)}
+
+
+def _exported(talk: Talk) -> dict[str, Any]:
+    began = _moment(talk)
+    said = [
+        {
+            "uuid": _id(began + timedelta(minutes=2 * number)),
+            "sender": "human" if who == talk.person else "assistant",
+            "text": text,
+            "created_at": (began + timedelta(minutes=2 * number)).isoformat(),
+        }
+        for number, (who, text) in enumerate(talk.said)
+    ]
+    times = {"created_at": began.isoformat(), "updated_at": said[-1]["created_at"]}
+    return {"uuid": _id(began), "name": talk.title, "account": {"uuid": talk.person}, "chat_messages": said, **times}
+
+
+def _id(at: datetime) -> str:
+    """An id as the store would have made it then: lists are in the order of ids, the newest first."""
+    random_part = uuid.uuid4().hex
+    return str(uuid.UUID(f"{int(at.timestamp() * 1000):012x}7{random_part[:3]}b{random_part[3:18]}"))
+
+
+def _moment(talk: Talk) -> datetime:
+    today = datetime.now(UTC).replace(hour=8, minute=0, second=0, microsecond=0)
+    return today - timedelta(days=talk.days_ago) + timedelta(minutes=37 * (talk.days_ago % 11))
+
+
+def _kept(mem: Any, sessions: dict[str, str], agents: dict[str, str], project: str) -> list[str]:
+    """What agents remembered of the conversations, each resting on the message that says it."""
+    made = []
+    for talk in TALKS:
+        session, at = sessions[talk.title], _moment(talk) + timedelta(minutes=20)
+        messages = mem.message.list(session=session).messages
+        for number, (kind, tags, text) in enumerate(talk.kept):
+            rests_on = messages[-1 - number]
+            cites = [recollect.cite.log(rests_on.id, context=rests_on.text[:120])]
+            cites += [recollect.cite.user(talk.person, "decided in the conversation")] if number == 0 else []
+            fields = {"session": session, "agent": agents[talk.agent], "user": talk.person, "project": project}
+            given = {"kind": kind, "tags": tags.split(", "), "cites": cites, "author": talk.agent}
+            one = mem.remember(text, **given, **fields, **_dated(at), priority=7 - number)
+            made.append(str(one.id))
+        mem.relate(made[-1], made[-2], "supports")
+    return made
+
+
+def _facts(mem: Any, chance: random.Random, agents: dict[str, str], project: str) -> list[str]:
+    made = []
+    for number, (kind, person, tags, text) in enumerate(FACTS):
+        at = _past(chance)
+        cites = [recollect.cite.user(person, "said so in review")] if number % 4 else []
+        agent = list(agents.values())[number % len(agents)]
+        fields = {"author": person, "agent": agent, "project": project, "tags": tags.split(", ")}
+        one = mem.remember(text, kind=kind, cites=cites, priority=1 + number % 10, **_dated(at), **fields)
+        made.append(str(one.id))
+    return made
+
+
+def _watched(mem: Any, chance: random.Random, number: int, agent: str, project: str) -> list[str]:
+    """What an agent noted of the services, day by day; somebody confirmed a part of it."""
+    noted = []
+    for at in sorted(_past(chance) for _ in range(number)):
+        service, template = chance.choice(SERVICES), chance.choice(WATCHED)
+        text = template.format(service=service, n=chance.randint(40, 900), p=chance.randint(2, 60), day=f"{at:%d %B}")
+        cites = [recollect.cite.user("Jonas", "seen on the dashboard")] if chance.random() < 0.5 else []
+        more = {"author": "Watchman", "agent": agent, "project": project, "tags": [service], "cites": cites}
+        noted.append({"content": text, "kind": "observation", "priority": 4, **_dated(at), **more})
+    return [str(one.id) for one in mem.remember_many(noted).receipts] if noted else []
+
+
+def _dated(at: datetime) -> dict[str, object]:
+    return {"at": at, "created_at": at, "id": _id(at)}
+
+
+def _past(chance: random.Random) -> datetime:
+    """Some time of the last weeks, more of it lately, in working hours."""
+    day = datetime.now(UTC) - timedelta(days=1 + 7 * WEEKS * chance.random() ** 1.6)
+    return day.replace(hour=chance.randint(7, 17), minute=chance.randint(0, 59))
+
+
+# -- what was believed, checked and corrected ------------------------------------------------------------------------
 
 
 def _story(mem: Any, notes: Path | None) -> str:
@@ -143,11 +182,21 @@ def _story(mem: Any, notes: Path | None) -> str:
     return str(main.id)
 
 
+def _corrections(mem: Any) -> None:
+    """What turned out to be wrong: replaced by what is true, which keeps the link to it."""
+    for person, before, after, why in CORRECTED:
+        said = recollect.cite.user(person, why)
+        old = mem.remember(before, author=person, cites=[said], tags=["corrected"])
+        new = mem.remember(after, author=person, cites=[said], supersedes=old.id, metadata={"why": why})
+        mem.relate(new.id, old.id, "contradicts")
+
+
 def _lived(mem: Any, chance: random.Random, facts: list[str]) -> None:
     """Some were verified or published, some put aside or forgotten, and people asked."""
+    cited = {one.memory for one in mem.citation.list(memories=facts[:1000], limit=1000).citations}
     for id in facts:
         luck = chance.random()
-        if luck < 0.35 and mem.show(id).citations and mem.show(id).status == "hypothesis":
+        if luck < 0.35 and id in cited:
             mem.promote(id)
             if luck < 0.1:
                 mem.promote(id, to="published")
@@ -159,40 +208,62 @@ def _lived(mem: Any, chance: random.Random, facts: list[str]) -> None:
         mem.recall(f"what do we know about {service}?")
 
 
-def _more(mem: Any, agent: str, session: str) -> dict[str, str]:
-    """What only some installations have: blocks, tools, messages, workspaces, runs, patterns."""
-    found: dict[str, str] = {}
-    if "block.add" in OPERATIONS:
-        mem.block.add("persona", "Scribe is brief, exact and kind.", agents=[agent])
-        mem.block.add("human", "The team is five people in four time zones.", agents=[agent], limit=200)
-        mem.tool.add("look_up", "Finds a page of the handbook", agents=[agent])
-        mem.message.add("user", "What is the pool size of billing?", session=session)
-        mem.message.add("assistant", "20 connections; it waits 30 s for one.", session=session)
-    if "workspace.add" in OPERATIONS:
-        space = mem.workspace.add(agent, "reports")
-        mem.workspace.write(space.id, "weekly.md", "# Week 12\n\nBilling: stable.\nSearch: slow.\n")
-        found["since"] = mem.workspace.snapshot(space.id, "draft").id
-        mem.workspace.write(space.id, "weekly.md", "# Week 12\n\nBilling: stable.\nSearch: mended on Thursday.\n")
-        mem.workspace.write(space.id, "figures.csv", "service,errors\nbilling,2\nsearch,41\n")
-        found["workspace"] = space.id
-    if "run.start" in OPERATIONS:
-        found["run"] = _run(mem, agent)
-        found |= _runs(mem, agent)
-    if "episode.record" in OPERATIONS:
-        for number, service in enumerate(SERVICES):
-            task, plan = f"Restart the {service} service", [f"drain {service}", f"restart {service}", "watch errors"]
-            mem.episode.record(task, number != 5, action_plan=plan)
-        learned = mem.pattern.learn(alike=0.3)
-        if learned.founded:
-            found["pattern"] = learned.founded[0]
-    if "summary.make" in OPERATIONS:
-        mem.summary.make(session)
+# -- what agents do --------------------------------------------------------------------------------------------------
+
+
+def _today(mem: Any, agent: str, project: str) -> str:
+    """The conversation of this morning, with the agent that has tools."""
+    session = mem.session.add("Billing: how large the pool is", user="Maya", agent=agent, project=project).id
+    mem.message.add("user", "What is the pool size of billing?", session=session, name="Maya")
+    mem.message.add("assistant", "20 connections; it waits 30 s for one.", session=session, name="Scribe")
+    mem.message.add("user", "And who decided that?", session=session, name="Maya")
+    said = "Priya measured it after Black Friday: with 50 the database was slower."
+    mem.message.add("assistant", said, session=session, name="Scribe", tool_calls=[{"name": "look_up"}])
+    text = "Maya asks who decided a limit, not only what it is"
+    mem.remember(text, kind="user_preference", session=session, author="Scribe", user="Maya")
+    mem.session.end(session, summary="Maya asked for the pool of billing and who decided its size.")
+    return str(session)
+
+
+def _agents_work(mem: Any, agent: str, session: str) -> dict[str, str]:
+    mem.block.add("persona", "Scribe is brief, exact and kind.", agents=[agent])
+    mem.block.add("human", "The team is five people in four time zones.", agents=[agent], limit=200)
+    mem.tool.add("look_up", "Finds a page of the handbook", agents=[agent])
+    space = mem.workspace.add(agent, "reports")
+    mem.workspace.write(space.id, "weekly.md", "# Week 12\n\nBilling: stable.\nSearch: slow.\n")
+    found = {"since": mem.workspace.snapshot(space.id, "draft").id, "workspace": space.id}
+    mem.workspace.write(space.id, "weekly.md", "# Week 12\n\nBilling: stable.\nSearch: mended on Thursday.\n")
+    mem.workspace.write(space.id, "figures.csv", "service,errors\nbilling,2\nsearch,41\n")
+    _finished(mem, agent)
+    found |= {"run": _run(mem, agent, session)} | _troubled_runs(mem, agent)
+    for number, service in enumerate(SERVICES):
+        task, plan = f"Restart the {service} service", [f"drain {service}", f"restart {service}", "watch errors"]
+        mem.episode.record(task, number != 5, action_plan=plan)
+    learned = mem.pattern.learn(alike=0.3)
+    if learned.founded:
+        found["pattern"] = learned.founded[0]
+    mem.summary.make(session)
     return found
 
 
-def _run(mem: Any, agent: str) -> str:
-    run = mem.run.start("Write the weekly report", agent=agent)
-    held = mem.run.claim("example")
+def _finished(mem: Any, agent: str) -> None:
+    """Runs that went well: what most of them look like."""
+    for goal, steps in (
+        ("Answer the letters about the grinder that is back", ("read_letters", "look_up", "send_mail")),
+        ("Compare the indexes of orders with those from before", ("query", "query", "write_file")),
+        ("Tell Priya when exports are read only", ("send_message",)),
+    ):
+        run = mem.run.start(goal, agent=agent)
+        held = mem.run.claim("worker-1", id=run.id)
+        for number, tool in enumerate(steps, 1):
+            mem.run.propose(run.id, held.fence, tool=tool, arguments={"part": number}, reasoning="Next of the plan")
+            mem.run.record(run.id, held.fence, outcome="success", summary=f"{tool} worked", seconds=1.5 * number)
+        mem.run.finish(run.id, held.fence, result={"done": goal}, summary=f"Done: {goal}")
+
+
+def _run(mem: Any, agent: str, session: str) -> str:
+    run = mem.run.start("Write the weekly report", agent=agent, session=session)
+    held = mem.run.claim("worker-1", id=run.id)
     for tool, said in (("look_up", "Found the figures of week 12"), ("write_file", "Wrote weekly.md")):
         mem.run.propose(run.id, held.fence, tool=tool, arguments={"week": 12}, reasoning=f"{tool} comes next")
         mem.run.record(run.id, held.fence, outcome="success", summary=said)
@@ -200,20 +271,20 @@ def _run(mem: Any, agent: str) -> str:
     return str(run.id)
 
 
-def _runs(mem: Any, agent: str) -> dict[str, str]:
+def _troubled_runs(mem: Any, agent: str) -> dict[str, str]:
     """A run that failed, one whose worker died amid a step, one rewound and forked, and two that wait for approval."""
     failed = mem.run.start("Mend the mailer that sends each letter twice", agent=agent)
-    held = mem.run.claim("example", id=failed.id)
+    held = mem.run.claim("worker-2", id=failed.id)
     mem.run.propose(failed.id, held.fence, tool="query", arguments={"table": "letters"}, reasoning="Look first")
     mem.run.record(failed.id, held.fence, outcome="error", summary="Refused", error={"message": "permission denied"})
     mem.run.fail(failed.id, held.fence, error={"message": "no permission on letters"}, note="needs a grant")
     asks = mem.run.start("Send the invoice of November", agent=agent)
-    held = mem.run.claim("example", id=asks.id)
+    held = mem.run.claim("worker-2", id=asks.id)
     mem.run.propose(asks.id, held.fence, tool="send_mail", arguments={"to": "customer"}, reasoning="It is due today")
     mem.run.release(asks.id, held.fence)
     mem.run.resume(asks.id)
     rewound = mem.run.start("Write the release notes", agent=agent)
-    held = mem.run.claim("example", id=rewound.id)
+    held = mem.run.claim("worker-2", id=rewound.id)
     for number in range(4):
         mem.run.propose(rewound.id, held.fence, tool="write", arguments={"paragraph": number})
         mem.run.record(rewound.id, held.fence, outcome="success", summary=f"Wrote paragraph {number}")
@@ -222,45 +293,17 @@ def _runs(mem: Any, agent: str) -> dict[str, str]:
     mem.run.fork(rewound.id, after=1, why="another way")
     waiting = [mem.run.start(f"Refund order {number}", agent=agent, approve="tools") for number in (17, 18)]
     for run in waiting:
-        held = mem.run.claim("example", id=run.id)
+        held = mem.run.claim("worker-2", id=run.id)
         arguments = {"order": run.goal.split()[-1], "euros": 40}
         mem.run.propose(run.id, held.fence, tool="refund", arguments=arguments, reasoning="It arrived broken")
     return {"failed": failed.id, "asks": asks.id, "rewound": rewound.id, "waiting": waiting[0].id}
 
 
-MARKUP = "<img src=x onerror=alert(1)>\"'><script>alert(2)</script>{{7*7}}"
+# -- what is in its tables -------------------------------------------------------------------------------------------
 
 
-def _hostile(mem: Any) -> dict[str, str]:
-    """Markup in every field that a page shows."""
-    agent = mem.agent.add(MARKUP, description=MARKUP, system=MARKUP)
-    session = mem.session.add(MARKUP, agent=agent.id)
-    mem.message.add("user", MARKUP, session=session.id, name=MARKUP, tool_calls=[{"name": MARKUP}])
-    mem.message.add("assistant", f"```\n{MARKUP}\n```", session=session.id)
-    mem.block.add(MARKUP[:40], MARKUP, agents=[agent.id], description=MARKUP)
-    mem.tool.add("markup", MARKUP, agents=[agent.id], tags=[MARKUP[:40]], json_schema={"description": MARKUP})
-    space = mem.workspace.add(agent.id, MARKUP)
-    mem.workspace.write(space.id, "a<b>&.md", MARKUP)
-    taken = mem.workspace.snapshot(space.id, MARKUP)
-    mem.workspace.write(space.id, "a<b>&.md", MARKUP * 2)
-    run = mem.run.start(MARKUP, agent=agent.id)
-    held = mem.run.claim(MARKUP[:20], id=run.id)
-    mem.run.propose(run.id, held.fence, tool=MARKUP[:50], arguments={"a": MARKUP}, reasoning=MARKUP, plan=[MARKUP])
-    mem.run.record(run.id, held.fence, outcome="error", summary=MARKUP, error={MARKUP: MARKUP})
-    mem.run.fail(run.id, held.fence, error={MARKUP: MARKUP}, note=MARKUP)
-    mem.user.add(MARKUP[:80], id=MARKUP[:60], email="markup@example.com")
-    cites = [recollect.cite.user(MARKUP[:60], MARKUP), recollect.cite.url("https://example.com/?<b>", title=MARKUP)]
-    content = {"text": MARKUP, "more": MARKUP}
-    memory = mem.remember(content, metadata={MARKUP: MARKUP}, author=MARKUP[:60], tags=[MARKUP[:40]], cites=cites)
-    mem.revise(memory.id, f"{MARKUP} changed", why=MARKUP)
-    mem.relate(mem.remember(f"near {MARKUP}").id, memory.id, "supports")
-    mem.key.add(MARKUP[:70])
-    found = {"agents": agent.id, "sessions": session.id, "runs": run.id, "memories": memory.id}
-    return {f"hostile {page}": id for page, id in (found | {"workspaces": f"{space.id}?since={taken.id}"}).items()}
-
-
-def _data(mem: Any, chance: random.Random) -> dict[str, str]:
-    """Files with a history, one with rows that cannot be read, one full of markup; and questions about them."""
+def _data(mem: Any, chance: random.Random, folder: Path) -> dict[str, str]:
+    """Files with a history, one with rows that cannot be read, one that is very wide; and questions about them."""
     orders: list[list[object]] = [
         [number, f"{chance.choice((2024, 2025))}-{chance.randint(1, 12):02}-{chance.randint(1, 28):02}",
          chance.choice(("North", "South", "East", "West")), chance.choice(("Kettle", "Grinder", "Mug", "Scale")),
@@ -269,26 +312,18 @@ def _data(mem: Any, chance: random.Random) -> dict[str, str]:
     ]  # fmt: skip
     columns: list[object] = ["order_id", "order_date", "region", "product", "customer_id", "amount", "comment"]
     customers = [[number, f"Customer {number}", chance.choice(("Berlin", "上海", "Lima"))] for number in range(1, 81)]
-    with tempfile.TemporaryDirectory() as folder:
-        _add(mem, Path(folder) / "customers.csv", [["customer_id", "name", "city"], *customers])
-        _add(mem, Path(folder) / "sales.csv", [columns, *orders[:1200]])
-        rows = [[*row, chance.choice(("web", "shop"))] for row in orders]
-        sales = _add(mem, Path(folder) / "sales.csv", [[*columns, "channel"], *rows], description="Orders, a row each")
-        wide: list[Sequence[object]] = [
-            [f"measure_{number}" for number in range(200)],
-            *([chance.random()] * 200 for _ in range(40)),
-        ]
-        _add(mem, Path(folder) / "wide.csv", wide)
-        _add(mem, Path(folder) / "ragged.csv", [["a", "b"], *([n, 2 * n] for n in range(200)), [1, 2, 3, 4], [5, 6]])
-        markup = _add(
-            mem, Path(folder) / "markup.csv", [[f"the {MARKUP}", "n"], [MARKUP, 1], ["b", 2], ["c", 3]], name=MARKUP
-        )
+    _add(mem, folder / "customers.csv", [["customer_id", "name", "city"], *customers])
+    _add(mem, folder / "sales.csv", [columns, *orders[:1200]])
+    rows = [[*row, chance.choice(("web", "shop"))] for row in orders]
+    sales = _add(mem, folder / "sales.csv", [[*columns, "channel"], *rows], description="Orders, a row each")
+    wide = [[f"measure_{number}" for number in range(200)], *([chance.random()] * 200 for _ in range(40))]
+    _add(mem, folder / "wide.csv", wide)
+    _add(mem, folder / "ragged.csv", [["a", "b"], *([n, 2 * n] for n in range(200)), [1, 2, 3, 4], [5, 6]])
     question = "Total amount by region"
     run = mem.query.run("select region, sum(amount) as total from sales group by 1 order by 2 desc", question=question)
-    hostile = mem.query.run(f'select * from "{markup.tables[0].name}"', question=MARKUP)
+    mem.query.remember(run.run)
     asked = mem.ask("how many customers are there", sources=["customers"])
-    ids = {"source": sales.id, "query": run.run, "asked": asked.run, "hostile sources": markup.id}
-    return ids | {"markup query": hostile.run}
+    return {"source": sales.id, "query": run.run, "asked": asked.run}
 
 
 def _add(mem: Any, file: Path, rows: Sequence[Sequence[object]], **more: str) -> Any:
@@ -298,7 +333,8 @@ def _add(mem: Any, file: Path, rows: Sequence[Sequence[object]], **more: str) ->
 
 
 if __name__ == "__main__":
-    target = Path(sys.argv[1] if len(sys.argv) > 1 else "team.db")
+    arguments = [one for one in sys.argv[1:] if one != "--hostile"]
+    target = Path(arguments[0] if arguments else "team.db")
     with recollect.open(target) as opened:
-        print(fill(opened, notes=target.absolute().parent / "pool.yaml"))
+        fill(opened, notes=target.absolute().parent / "pool.yaml", hostile="--hostile" in sys.argv)
     print(f"now: recollect serve {target}; sign in as maya@example.com with the password '{PASSWORD}'")

@@ -36,7 +36,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
 
     folder = tmp_path_factory.mktemp("console")
     with recollect.open(folder / "team.db", embedder="hash", citation_root=folder) as mem:
-        ids = fill(mem, memories=40, notes=folder / "pool.yaml")
+        ids = fill(mem, memories=80, notes=folder / "pool.yaml", hostile=True)
     return SimpleNamespace(folder=folder, ids=ids, password=PASSWORD, enter=partial(_enter, password=PASSWORD))
 
 

@@ -277,7 +277,7 @@ def test_several_are_rejected_at_once(visit: Any) -> None:
 
 
 def test_of_several_each_that_is_refused_says_why(visit: Any) -> None:
-    page = visit("/review")
+    page = visit("/review?reason=uncited")
     visit.expected = ("409 (Conflict)", "422", "400 (Bad Request)")
     uncited = page.locator(".review > li:has-text('No citations yet')").first
     uncited.locator("[data-choose]").check()
@@ -361,7 +361,7 @@ def test_there_is_a_page_for_what_is_not_there(visit: Any) -> None:
 
 
 def test_evidence_is_given_to_what_has_none(visit: Any) -> None:
-    page = visit("/review")
+    page = visit("/review?reason=uncited")
     page.get_by_role("link", name="Add a citation").first.click()
     page.get_by_text("Vouch for it").click()
     page.get_by_label("What you know about it").fill("I was there")

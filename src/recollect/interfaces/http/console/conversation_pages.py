@@ -65,7 +65,7 @@ class Turn(NamedTuple):
 
 
 def _turns(memories: Sequence[MemoryLine], messages: Sequence[MessageView]) -> list[Turn]:
-    """Messages and memories as one conversation, by time; summaries stand apart."""
+    """Messages and memories as one conversation, by time; summaries stand apart, and a turn that is both shows once."""
     said = [
         Turn(one.created_at, one.id, one.name or one.role, one.role, one.text or "", tools=one.tool_calls)
         for one in messages
@@ -78,6 +78,8 @@ def _turns(memories: Sequence[MemoryLine], messages: Sequence[MessageView]) -> l
         for one in memories
         if one.kind != "summary"
     ]  # fmt: skip
+    told = {(turn.at, turn.text) for turn in said}
+    kept = [turn for turn in kept if not (turn.is_spoken and (turn.at, turn.text) in told)]
     turns = sorted([*said, *kept], key=lambda turn: (turn.at, turn.id))
     tones: dict[str, int] = {}
     return [turn._replace(tone=tones.setdefault(turn.who, len(tones) % TONES)) for turn in turns]
