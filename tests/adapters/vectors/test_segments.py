@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.util
 import io
+import sys
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -149,6 +152,37 @@ def test_the_compiled_kernel_refuses_what_does_not_fit() -> None:
 
 def test_a_leftover_kernel_of_an_older_build_is_not_used() -> None:
     assert scan.compiled is None or scan.compiled.interface == scan._INTERFACE
+
+
+def test_which_kernel_runs_is_said_with_the_reason(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    with_nothing = _loaded_from(tmp_path, monkeypatch)
+    assert with_nothing.compiled is None
+    assert "it is not in this installation" in with_nothing.described()
+    (tmp_path / "_scan.abi3.so").write_bytes(b"for another machine")
+    (tmp_path / "_scan.pyd").write_bytes(b"for another machine")
+    assert "it cannot be loaded: " in _loaded_from(tmp_path, monkeypatch).described()
+    for file in tmp_path.glob("_scan.*"):
+        file.unlink()
+    (tmp_path / "_scan.py").write_text("interface = 0\n")
+    assert "from an older version" in _loaded_from(tmp_path, monkeypatch).described()
+    (tmp_path / "_scan.py").write_text(f"interface = {scan._INTERFACE} # the one of today\n")
+    assert _loaded_from(tmp_path, monkeypatch).described() == "compiled"
+
+
+def _loaded_from(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """kernels.py once more, with the compiled module looked for in a folder."""
+    from recollect.adapters.vectors import embedded
+
+    monkeypatch.setattr(embedded, "__path__", [str(folder)])
+    monkeypatch.delattr(embedded, "_scan", raising=False)
+    monkeypatch.delitem(sys.modules, "recollect.adapters.vectors.embedded._scan", raising=False)
+    importlib.invalidate_caches()
+    spec = importlib.util.spec_from_file_location("kernels_again", scan.__file__)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 # -- codes -----------------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import recollect
+from recollect.adapters.vectors.embedded import kernels
 from recollect.domain.kinds import KINDS
 from recollect.domain.memory import Embedding
 from recollect.errors import DamagedData, InvalidInput
@@ -107,6 +108,15 @@ def test_moving_to_a_new_model_while_the_old_one_serves(tmp_path: Path, monkeypa
         assert mem.reindex(retire=True).dropped == 51
         assert mem._core.store.count(mem._scope, Query(Embedding)) == 51
         assert mem.verify().sound
+
+
+def test_doctor_says_which_kernel_runs(mem: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    filled(mem)
+    assert [one.says for one in mem.doctor().findings if one.name == "kernel"] == [kernels.described()]
+    monkeypatch.setattr(kernels, "compiled", None)
+    (finding,) = [one for one in mem.doctor().findings if one.name == "kernel"]
+    assert finding.well
+    assert finding.says.startswith("numpy, with the same results")
 
 
 def test_many_threads_share_one_memory(mem: Any) -> None:

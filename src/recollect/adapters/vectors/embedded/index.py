@@ -30,6 +30,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from recollect.adapters.vectors.embedded import kernels
 from recollect.adapters.vectors.embedded.quantization import Key, Query, Section, Source
 from recollect.adapters.vectors.embedded.search import CANDIDATES, EXACT_VALUES, Disagreement, Search
 from recollect.adapters.vectors.embedded.segment import DamagedSegment, SealedSection, Segment, write_segment
@@ -81,6 +82,9 @@ class EmbeddedIndex:
         self._stopping = self._upkeep.stopping
         self._background = background
         self._many_dead = False
+
+    def kernel(self) -> str:
+        return kernels.described()
 
     # -- searching ---------------------------------------------------------------------------------------------------
 

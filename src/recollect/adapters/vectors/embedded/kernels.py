@@ -13,20 +13,32 @@ from types import ModuleType
 import numpy as np
 from numpy.typing import NDArray
 
+_absence = "it is not in this installation: the wheel was the one for any platform, or there was no C compiler"
 try:
     from recollect.adapters.vectors.embedded import _scan as _compiled  # type: ignore[attr-defined,unused-ignore]
-except ImportError:  # no compiler when it was installed
+except ImportError as _failure:
     _compiled = None
+    if (_failure.name or "").endswith("_scan"):  # it is there; a missing one is a name that its package lacks
+        _absence = f"it cannot be loaded: {_failure}"
 
 _INTERFACE = 1
 # One that was left from an older build does not count.
 compiled: ModuleType | None = _compiled if getattr(_compiled, "interface", 0) == _INTERFACE else None
+if _compiled is not None and compiled is None:
+    _absence = "the one that is installed is from an older version"
 
 Codes = NDArray[np.uint8]
 Rows = NDArray[np.int64]
 
 NOWHERE = 65535  # a distance no code has: they have at most 65,528 bits
 _CHUNK = 16384  # rows at a time in numpy, so that the intermediate arrays stay in the cache
+
+
+def described() -> str:
+    """Which kernel runs, and if it is the slow one, why: for `recollect doctor`."""
+    if compiled is not None:
+        return "compiled"
+    return f"numpy, with the same results but about ten times slower than the compiled one: {_absence}"
 
 
 def hamming(
