@@ -86,8 +86,8 @@ def _kernel_problems(wheels: list[Path]) -> Iterator[str]:
         if "manylinux" in wheel.name:
             shown = _asked("-m", "auditwheel", "show", str(wheel))
             said = " ".join((shown.stdout + shown.stderr).split())
-            tag = parse_wheel_filename(wheel.name)[3]
-            if not any(f'"{one.platform}"' in said for one in tag):
+            oldest = re.search(r'"manylinux_2_(\d+)_', said)
+            if oldest is None or int(oldest[1]) > 17:
                 yield f"{wheel.name}: {said}"
 
 
@@ -109,7 +109,9 @@ def found() -> Iterator[Path]:
 
 def _on_this_machine(version: str) -> Path | None:
     asked = _asked("-m", "uv", "python", "find", "--no-project", "--system", version)
-    return Path(asked.stdout.strip()) if asked.returncode == 0 else None
+    if asked.returncode == 0:
+        return Path(asked.stdout.strip())
+    return next(iter(sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/python"))), None)
 
 
 def _version(python: Path) -> str:
