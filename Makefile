@@ -12,6 +12,8 @@ SERVE_READY := $(VENV)/.server
 TEST_READY := $(VENV)/.dev
 # What builds and checks a release has an environment of its own.
 RELEASE_VENV := build/release-env
+SITE_VENV := build/site-env
+SITE_READY := $(SITE_VENV)/.ready-zensical-0.0.73
 RELEASE_READY := $(RELEASE_VENV)/.ready
 BENCH_READY := $(VENV)/.bench
 # The weights of a small language model, for a test over the wire. What it depends on is not needed and would be compiled.
@@ -37,7 +39,7 @@ STORE ?= recollect.db
 
 .DEFAULT_GOAL := help
 .PHONY: help demo serve browser pooler mariadb frameworks test check promise soak lint types bench bench-ask bench-data bench-growth \
-	bench-recall bench-scale bench-secrets bench-year docs lock migration golden hooks clean release release-check weights
+	bench-recall bench-scale bench-secrets bench-year docs lock migration golden hooks clean release release-check weights site
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -126,6 +128,9 @@ bench-secrets: $(DEMO_READY)  ## secrets found in a made corpus, ordinary text t
 docs: $(TEST_READY)  ## write the reference pages from the code
 	@$(BIN)/python docs/generate.py
 
+site: $(SITE_READY)  ## build the documentation as a site with a search into build/site
+	@$(SITE_VENV)/bin/python docs/site.py
+
 release: $(RELEASE_READY)  ## build the sdist and the wheels of every platform into dist/
 	@$(RELEASE_VENV)/bin/python release/build.py
 
@@ -178,6 +183,12 @@ $(RELEASE_READY): release/requirements.txt
 	@echo "setting up for releases (once)…"
 	@$(PYTHON) -m venv $(RELEASE_VENV)
 	@$(RELEASE_VENV)/bin/python -m pip --disable-pip-version-check -qq install -r release/requirements.txt
+	@touch $@
+
+$(SITE_READY):
+	@echo "setting up for the site (once)…"
+	@$(PYTHON) -m venv $(SITE_VENV)
+	@$(SITE_VENV)/bin/python -m pip --disable-pip-version-check -qq install zensical==0.0.73
 	@touch $@
 
 $(EMULATOR_READY):
