@@ -322,7 +322,8 @@ def settings_page() -> str:
         table(("setting", "type", "default", "variable", "what it is"), _setting_rows(Settings)),
     ]
     inner = {
-        name: Settings.model_fields[name].annotation for name in ("embedder", "vectors", "language_model", "server")
+        name: Settings.model_fields[name].annotation
+        for name in ("embedder", "vectors", "language_model", "remote", "server")
     }
     for name, model in inner.items():
         assert isinstance(model, type)
@@ -561,6 +562,8 @@ class Recollect:
     def __init__(self, core: Core, scope: Scope, prepare: Prepare, *, owns: bool = True) -> None: ...
     @property
     def timezone(self) -> str: ...
+    @property
+    def shown_zone(self) -> str | None: ...
     def within(self, organization: str | None = None, actor: str | None = None) -> Recollect:
         """The same store as another organization or another actor. Close only the one you opened."""
 

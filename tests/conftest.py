@@ -22,6 +22,7 @@ load_profile()
 _OURS = ("RECOLLECT_SOAK", "RECOLLECT_SEED", "RECOLLECT_CITUS_URL")
 for _name in [name for name in os.environ if name.startswith("RECOLLECT_") and name not in _OURS]:
     del os.environ[_name]
+os.environ["XDG_CONFIG_HOME"] = "/nonexistent"  # the settings of whoever runs the tests are none of theirs
 os.environ["RECOLLECT_BACKGROUND_SECONDS"] = "1e6"  # tests do background work when they say so
 
 

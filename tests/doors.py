@@ -17,13 +17,13 @@ from recollect.interfaces.cli.arguments import option_name, shape_of
 from recollect.interfaces.cli.commands import HIDDEN
 from recollect.interfaces.cli.main import run
 from recollect.interfaces.mcp.tools import offered
-from recollect.interfaces.remote import _wired
+from recollect.interfaces.remote_exchange import wired
 
 Fields = dict[str, Any]
 
 
 def over_http(world: Any, operation: Operation, fields: Fields) -> Any:
-    method, path, body = _wired(operation, dict(fields))
+    method, path, body = wired(operation, dict(fields))
     headers = {"content-type": "application/json", "authorization": f"Bearer {world.key()}"}
     answer = world.http.request(method, path, content=body, headers=headers)
     assert answer.status_code < 500, answer.text

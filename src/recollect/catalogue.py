@@ -83,6 +83,11 @@ class Operation:
         return "create" if method == "POST" and "{" not in path else "update"
 
     @property
+    def only_reads(self) -> bool:
+        """It changes nothing in a store, unless it is told to mend what it finds."""
+        return self.access == "read" or self.name in _LOOKING
+
+    @property
     def reads_data(self) -> bool:
         """It may wait long for files and for the processes that read them; the service gives such work threads of its
         own."""
@@ -91,6 +96,10 @@ class Operation:
     @property
     def command(self) -> str:
         return self.name.rstrip("_").replace("_", "-").replace(".", " ")
+
+
+_LOOKING = frozenset({"audit.verify", "doctor", "export", "privacy.find", "privacy.verify", "sql", "verify"})
+"""Operations that are asked by POST and need more than permission to read, and change nothing all the same."""
 
 
 def _op(
@@ -527,6 +536,18 @@ def find_operation(name: str, fields: dict[str, Any]) -> tuple[Operation, dict[s
     operation, given = FORMER_NAMES[name].today(fields)
     warn(f"{name} is deprecated, use {operation.name}", DeprecationWarning, stacklevel=4)
     return operation, given
+
+
+def refuse_writing(operation: Operation, fields: dict[str, Any]) -> None:
+    """StoreReadOnly for what would write to a memory that was opened to be read alone. The store refuses, too; here it
+    is refused before anything is prepared for it, such as a file that is uploaded."""
+    from recollect.errors import StoreReadOnly
+
+    if not operation.only_reads and fields.get("dry_run") is not True:
+        raise StoreReadOnly(
+            f"'{operation.command}' would write, and this memory was opened read-only",
+            remedy="open it without readonly=True (on the command line: without --readonly), where it may be written",
+        )
 
 
 MOST_TRIES = 5

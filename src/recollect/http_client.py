@@ -54,9 +54,19 @@ class Reply(NamedTuple):
 class HttpClient:
     """Requests to one server, each sent once. `headers` go with every request."""
 
-    def __init__(self, base_url: str, headers: Mapping[str, str], *, timeout_seconds: float) -> None:
-        """`timeout_seconds` bounds each wait for the network. The address was checked: see `checked_url`."""
+    def __init__(
+        self,
+        base_url: str,
+        headers: Mapping[str, str],
+        *,
+        timeout_seconds: float,
+        connect_seconds: float | None = None,
+    ) -> None:
+        """`timeout_seconds` bounds each wait for the network, `connect_seconds` that for a connection, if it is
+        another. The address was checked: see `checked_url`.
+        """
         self._base_url = base_url.rstrip("/")
+        self._connect_seconds = connect_seconds
         self._headers = {"User-Agent": "recollect", "Accept-Encoding": "identity", **headers}
         self._timeout_seconds = timeout_seconds
         self._lock = threading.Lock()
@@ -77,14 +87,15 @@ class HttpClient:
     ) -> Reply:
         """One request, sent once.
 
-        `within_seconds` bounds the whole exchange, which a server that sends byte by byte would drag out.
+        `within_seconds` bounds the whole exchange and each wait of it; a server that sends byte by byte would else drag
+        it out.
         `timeout_seconds` bounds each wait of this request instead of the client's own. `write` gets the body of a reply
         that is no error piece by piece; what it raises is passed on. Raises TooLarge for a body of more than
         `most_bytes`.
         """
         deadline = time.monotonic() + within_seconds if within_seconds is not None else None
         try:
-            url, timeout = self._base_url + path, timeout_seconds or self._timeout_seconds
+            url, timeout = self._base_url + path, self._timeout(timeout_seconds, within_seconds)
             with self._client().stream(method, url, content=content, headers=headers, timeout=timeout) as response:
                 body = bytearray()
                 take = write if write is not None and response.status_code < 400 else body.extend
@@ -110,6 +121,11 @@ class HttpClient:
             client, self._opened = self._opened, None
         if client is not None:
             client.close()
+
+    def _timeout(self, wait_seconds: float | None, within_seconds: float | None) -> httpx2.Timeout:
+        longest = float("inf") if within_seconds is None else within_seconds
+        wait = wait_seconds or self._timeout_seconds
+        return httpx2.Timeout(min(wait, longest), connect=min(self._connect_seconds or wait, longest))
 
     def _client(self) -> httpx2.Client:
         with self._lock:

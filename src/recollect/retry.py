@@ -28,12 +28,16 @@ class Retry:
     sleep: Callable[[float], None] | None = None
 
     def run(
-        self, attempt: Callable[[int], T], on: type[E] | tuple[type[E], ...], asked_pause: Callable[[E], float | None]
+        self,
+        attempt: Callable[[int], T],
+        on: type[E] | tuple[type[E], ...],
+        asked_pause: Callable[[E], float | None],
+        left_seconds: Callable[[], float] | None = None,
     ) -> T:
         """What `attempt` returns; it is called with its number, from 1.
 
         After an error `on`, `asked_pause` says how many seconds to wait at least (0 for no wish), or None where trying
-        again cannot help. The last error is raised as it is.
+        again cannot help. The last error is raised as it is, also when less than the pause is left.
         """
         for number in range(1, self.tries):
             try:
@@ -42,16 +46,25 @@ class Retry:
                 asked = asked_pause(error)
                 if asked is None:
                     raise
-            self._pause(number, asked)
+                seconds = self._seconds(number, asked)
+                if left_seconds is not None and seconds >= left_seconds():
+                    raise
+            self._sleep(seconds)
         return attempt(self.tries)
 
     def chances(self) -> Iterator[Callable[[], None]]:
         """For loops that look whether it worked: so many chances, each with what pauses before the next."""
         return (partial(self._pause, number) for number in range(1, self.tries + 1))
 
-    def _pause(self, number: int, asked: float = 0.0) -> None:
+    def _pause(self, number: int) -> None:
+        self._sleep(self._seconds(number))
+
+    def _seconds(self, number: int, asked: float = 0.0) -> float:
         longest = min(self.first_pause_seconds * 2.0 ** (number - 1), self.longest_pause_seconds)
-        (self.sleep or time.sleep)(min(max(longest * random.uniform(0.5, 1.0), asked), self.longest_pause_seconds))
+        return min(max(longest * random.uniform(0.5, 1.0), asked), self.longest_pause_seconds)
+
+    def _sleep(self, seconds: float) -> None:
+        (self.sleep or time.sleep)(seconds)
 
 
 CONTENTION = Retry(first_pause_seconds=0.001, longest_pause_seconds=0.064)

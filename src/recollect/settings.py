@@ -1,6 +1,7 @@
 """The one settings object: from arguments, then the environment, then a YAML file, then the defaults.
 
-This is the only place that reads the environment. `RECOLLECT_STORE=team.db` sets `store`;
+A file is named, or found by itself: see `settings_files.py`. Beside that, this is the only place that reads the
+environment. `RECOLLECT_STORE=team.db` sets `store`;
 `RECOLLECT_EMBEDDER__PROVIDER=none` sets `embedder.provider`. Secrets are named here, not written here: `api_key_env`
 is the name of the environment variable that holds the key, and in any text `${NAME}` stands for an environment
 variable, `${file:/run/secrets/name}` for what a file holds. What they stood for is never shown.
@@ -16,7 +17,7 @@ from functools import partial
 from importlib.metadata import entry_points
 from ipaddress import ip_network
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 from urllib.parse import quote, urlsplit
 
 from pydantic import (
@@ -36,10 +37,20 @@ from recollect.domain.record import Id, Name
 from recollect.domain.retention import RetentionTerms
 from recollect.domain.tenancy import TimeZone
 from recollect.errors import InvalidSettings
+from recollect.settings_files import (
+    FoundFile,
+    Values,
+    is_service,
+    of_project,
+    of_user,
+    profile_named,
+    profile_of,
+    read_yaml,
+    refuse_readable_key,
+    user_file,
+)
 
 PREFIX = "RECOLLECT_"
-Values = dict[str, Any]
-"""Settings as they were given, before they are checked."""
 
 
 def _known(group: str, built_in: tuple[str, ...], given: str) -> str:
@@ -288,6 +299,17 @@ class ServerSettings(_Settings):
         return [str(ip_network(one.strip())) for one in given]
 
 
+class RemoteSettings(_Settings):
+    """How long a client waits for a service, and how often it asks again; where `store` is the address of one."""
+
+    connect_seconds: float = Field(10.0, gt=0, le=86_400, description="How long to wait for a connection")
+    read_seconds: float = Field(60.0, gt=0, le=86_400, description="How long to wait for each piece of an answer")
+    total_seconds: float | None = Field(
+        None, gt=0, description="How long a whole call may take, with all that is tried again; by default without end"
+    )
+    retries: int = Field(3, ge=0, le=20, description="How often more than once what failed for now is tried")
+
+
 _IN_MEMORY_ADDRESSES = frozenset({":memory:", "sqlite://:memory:", "sqlite:///:memory:", "duckdb:///:memory:"})
 
 
@@ -332,7 +354,16 @@ class ColdSettings(_Settings):
 class Settings(_Settings):
     store: str = Field(
         "recollect.db",
-        description="Where memories are stored: a file, duckdb:///…, postgresql://…, dynamodb://… or memory://",
+        description="Where memories are stored: a file, duckdb:///…, postgresql://…, dynamodb://… or memory://; or the "
+        "address of a service, https://…",
+    )
+    api_key: SecretStr | None = Field(
+        None, description="The key to a service; in a file only if nobody else can read that. See docs/guides/remote.md"
+    )
+    api_key_file: Path | None = Field(None, description="A file that holds the key to a service, instead of `api_key`")
+    remote: RemoteSettings = Field(RemoteSettings(), description="How to wait for a service")
+    readonly: bool = Field(
+        False, description="Open the store to be read alone: whatever would write is refused, and nothing is written"
     )
     organization: Id = Field("default", description="The organization (tenant) to work in")
     actor: Id | None = Field(None, description="Who is acting; recorded with every change")
@@ -515,18 +546,110 @@ class Settings(_Settings):
         return _vectors(given) if isinstance(given, str) else given
 
 
-def load(source: str | Path | None = None, **given: Any) -> Settings:
+class Layer(NamedTuple):
+    """Settings from one place; those of the later layers count."""
+
+    origin: str
+    values: Values
+
+
+class Loaded(NamedTuple):
+    """The settings, where each of them is from, and the files that were looked for."""
+
+    settings: Settings
+    origins: dict[str, str]
+    files: tuple[FoundFile, ...]
+    profile: str | None
+
+
+def load(source: str | Path | None = None, *, profile: str | None = None, **given: Any) -> Settings:
     """Settings from a YAML file or a store's address, the environment and keyword arguments."""
+    return loaded(source, profile=profile, **given).settings
+
+
+def loaded(source: str | Path | None = None, *, profile: str | None = None, **given: Any) -> Loaded:
+    """The same, with where they are from."""
     _check_source(source)
-    values: Values = {}
     environment = _environment(os.environ)
     path = _settings_file(source, environment.pop("config", None))
-    if path is not None:
-        values = _from_yaml(path)
-    values = _merged(values, environment)
+    default = environment.pop("profile", None)
+    if source is not None and profile is not None:
+        raise InvalidSettings("a store and a profile were given", remedy="give one of them")
+    layers, files, used = list[Layer](), tuple[FoundFile, ...](), None
+    is_named = source is not None or path is not None
+    if path is not None and profile is None:
+        layers = [Layer(str(path), _from_yaml(path))]
+    elif profile is not None or (not is_named and "store" not in environment):
+        layers, files, used = _found(profile or default)
+    elif default and not is_named:
+        raise InvalidSettings(
+            f"both {PREFIX}STORE and {PREFIX}PROFILE are set", remedy="unset one of them, or give --store or --profile"
+        )
+    said = [Layer("the environment", environment)]
+    layers = layers[:-1] + said + layers[-1:] if profile is not None else layers + said
     if source is not None and path is None:
-        values["store"] = str(source)
-    values = _merged(values, {name: value for name, value in given.items() if value is not None})
+        layers.append(Layer("an argument", {"store": str(source)}))
+    layers.append(Layer("an argument", {name: value for name, value in given.items() if value is not None}))
+    values, origins = _laid(layers)
+    return Loaded(_validated(_with_key(values, origins, files)), origins, files, used)
+
+
+def _found(wanted: str | None) -> tuple[list[Layer], tuple[FoundFile, ...], str | None]:
+    """What the files say that are found by themselves: the user's own, the project's, and the profile last."""
+    user, project = of_user(), of_project()
+    files = tuple(one for one in (user, project) if one is not None)
+    layers, named = list[Layer](), wanted
+    if user is not None:
+        own = {name: value for name, value in user.values.items() if name not in ("profile", "profiles")}
+        layers.append(Layer(str(user.path), _beside(user.path, own)))
+        named = named or user.values.get("profile")
+    if project is not None and not project.ignored and wanted is None:
+        named = project.values.get("profile") or (None if "store" in project.values else named)
+        own = {name: value for name, value in project.values.items() if name != "profile"}
+        layers.append(Layer(str(project.path), _beside(project.path, own)))
+    if named is not None:
+        values = profile_named(str(named), user)
+        layers.append(Layer(f"profile {named}", _beside(user_file(), values)))
+    return layers, files, None if named is None else str(named)
+
+
+_SERVICE_KEYS = {"api_key", "api_key_file"}
+
+
+def _laid(layers: list[Layer]) -> tuple[Values, dict[str, str]]:
+    values, origins = Values(), dict[str, str]()
+    for layer in layers:
+        if layer.values.keys() & _SERVICE_KEYS:  # a key of a later layer replaces one in a file of an earlier
+            values = {name: value for name, value in values.items() if name not in _SERVICE_KEYS}
+        values = _merged(values, layer.values)
+        origins |= dict.fromkeys(layer.values, layer.origin)
+    return values, origins
+
+
+def _with_key(values: Values, origins: dict[str, str], files: tuple[FoundFile, ...]) -> Values:
+    """With the key of the user's profile for a service. A project may name a service, but not have a key sent to it
+    that is meant for another: so of the environment it gets none."""
+    store = str(values.get("store", ""))
+    if not is_service(store):
+        return values
+    of_a_project = any(str(one.path) == origins.get("store") and one.path != user_file() for one in files)
+    if not of_a_project and (values.get("api_key") or values.get("api_key_file")):
+        return values
+    known = profile_of(store, of_user())
+    if known is None and of_a_project:
+        raise InvalidSettings(
+            f"'{origins['store']}' names the service {shown(store)}, which you have no profile for",
+            remedy=f"add one with its address and key to '{user_file()}', or name it yourself: --store {shown(store)}",
+        )
+    if known is None:
+        return values
+    keys = {name: known[name] for name in _SERVICE_KEYS if known.get(name)}
+    origins |= dict.fromkeys(keys, f"the profile of {shown(store)}")
+    without = {name: value for name, value in values.items() if name not in _SERVICE_KEYS}
+    return without | _beside(user_file(), keys)
+
+
+def _validated(values: Values) -> Settings:
     for name in ("embedder", "incoming_embedder", "language_model"):
         if isinstance(values.get(name), str):
             values[name] = {"provider": values[name]}
@@ -538,10 +661,27 @@ def load(source: str | Path | None = None, **given: Any) -> Settings:
         ) from None
 
 
+def service_key(settings: Settings) -> str:
+    """The key to the service that the settings name. What encrypts a store is never sent to one, even by mistake."""
+    if settings.api_key is not None and settings.api_key_file is not None:
+        raise InvalidSettings("both api_key and api_key_file are set", remedy="set only one of them")
+    given = settings.api_key.get_secret_value() if settings.api_key is not None else ""
+    given = given or (settings.api_key_file is not None and secret("", settings.api_key_file)) or ""
+    if given:
+        return given
+    named = settings.key.get_secret_value() if settings.key is not None else ""
+    if named.startswith("rk."):
+        return named
+    raise InvalidSettings(
+        f"there is no key for the service {shown(settings.store)}",
+        remedy=f"export {PREFIX}API_KEY=rk.…, or add a profile with the address and api_key_file to '{user_file()}'",
+    )
+
+
 def handed_on(settings: Settings) -> dict[str, Any]:
     """Settings for another process of the same service, as JSON has them: with the keys, so for nobody else to see."""
     values = settings.model_dump(mode="json", exclude_unset=True)
-    secrets = {name: getattr(settings, name) for name in ("key", "previous_key")}
+    secrets = {name: getattr(settings, name) for name in ("key", "previous_key", "api_key")}
     return values | {name: one.get_secret_value() for name, one in secrets.items() if one is not None}
 
 
@@ -562,7 +702,9 @@ def _secrets_in(values: Mapping[str, object], within: str = "") -> Iterator[str]
             yield from _secrets_in(value, f"{within}{name}.")
             continue
         is_written = isinstance(value, str) and not _PLACEHOLDER.search(value)
-        if is_written and (f"{within}{name}" == "key" or ("://" in str(value) and urlsplit(str(value)).password)):
+        if is_written and (
+            f"{within}{name}" in ("key", "api_key") or ("://" in str(value) and urlsplit(str(value)).password)
+        ):
             yield f"{within}{name}"
 
 
@@ -683,7 +825,7 @@ def _settings_file(source: str | Path | None, configured: str | None) -> Path | 
 
 def _environment(variables: Mapping[str, str]) -> Values:
     values: Values = {}
-    known = {*Settings.model_fields, "config"}
+    known = {*Settings.model_fields, "config", "profile"}
     for name, value in variables.items():
         path = name.removeprefix(PREFIX).lower().split("__")
         if name.startswith(PREFIX) and path[0] not in known:
@@ -718,27 +860,18 @@ _LISTS = {"kinds", "citation_roots", "folders", "hosts", "proxies", "secrets", "
 
 
 def _from_yaml(path: Path) -> Values:
-    import yaml  # only those who have a file wait for its parser
+    values = read_yaml(path)
+    refuse_readable_key(path, values)
+    return _beside(path, values)
 
-    try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InvalidSettings(f"cannot read '{path}': {error.strerror}", remedy="give an existing file") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f" (line {mark.line + 1})" if mark is not None else ""
-        raise InvalidSettings(f"'{path}' is not valid YAML{where}", remedy="see docs/reference/settings.md") from None
-    if values is None:
-        return {}
-    if not isinstance(values, dict):
-        raise InvalidSettings(f"'{path}' contains no settings", remedy="write them as `name: value` lines")
-    if "store" in values and "://" not in str(values["store"]):
-        values["store"] = str(
-            path.parent / Path(str(values["store"])).expanduser()
-        )  # beside the settings file, wherever one stands
-    for name in ("objects", "objects_cache"):
+
+def _beside(path: Path, values: Values) -> Values:
+    """Relative paths in a settings file lie beside it, wherever one stands."""
+    for name in ("store", "objects", "objects_cache"):
         if values.get(name) and "://" not in str(values[name]):
             values[name] = str(path.parent / Path(str(values[name])).expanduser())
+    if values.get("api_key_file"):
+        values["api_key_file"] = path.parent / Path(str(values["api_key_file"])).expanduser()
     backups = values.get("backups")
     if isinstance(backups, dict) and backups.get("to") and "://" not in str(backups["to"]):
         backups["to"] = str(path.parent / Path(str(backups["to"])).expanduser())

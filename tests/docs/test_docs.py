@@ -210,7 +210,7 @@ def test_the_options_of_a_command_are_those_of_its_help(command: str, capsys: py
     documented = set(re.findall(r"^\| `(--[\w-]+)", head + section, re.MULTILINE))
     program = commands.COMMANDS[command]
     if isinstance(program, commands.Program):
-        common = {"--organization", "--actor"} | (
+        common = {"--organization", "--actor", "--profile", "--readonly"} | (
             {"--store"} if "settings" not in program.request.model_fields else set()
         )
         documented -= common - set(re.findall(r"`(--[\w-]+)", section))
@@ -236,7 +236,10 @@ def test_the_example_settings_are_valid() -> None:
     ]
     assert found
     for text in found:
-        Settings.model_validate(yaml.safe_load(text))
+        values = yaml.safe_load(text)
+        values.pop("profile", None)  # of the user's own file, and of a project's
+        for some in (values, *values.pop("profiles", {}).values()):
+            Settings.model_validate(some)
 
 
 def _all_errors(error: type[errors.RecollectError] = errors.RecollectError) -> Iterator[type[errors.RecollectError]]:

@@ -27,13 +27,14 @@ MAY_IMPORT: dict[str, set[str]] = {
     "ports": {"domain"},
     "services": {"ports", "domain", "retry"},
     "catalogue": {"services", "ports", "domain", "retry"},
-    "settings": {"domain"},
+    "settings_files": set(),
+    "settings": {"domain", "settings_files"},
     "adapters": {"ports", "domain", "background_thread", "http_client", "retry"},
     "interfaces": {
-        *("catalogue", "services", "ports", "domain", "settings", "app", "http_client", "retry", ""),
+        *("catalogue", "services", "ports", "domain", "settings", "settings_files", "app", "http_client", "retry", ""),
         "integrations",  # which know only an open memory
     },
-    "app": {"adapters", "interfaces", "services", "ports", "domain", "settings", "background_thread"},
+    "app": {"adapters", "interfaces", "services", "ports", "domain", "settings", "settings_files", "background_thread"},
     "testing": {"adapters", "app", "catalogue", "services", "ports", "domain", "settings", ""},
     "integrations": {"retry", ""},  # else only the operations of an open memory; the package, to open one
     "": {"integrations", "interfaces", "app", "domain", "settings"},

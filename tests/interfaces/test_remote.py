@@ -19,7 +19,7 @@ RECEIPT = {"id": "m", "version": 1, "status": "hypothesis", "content_hash": "h"}
 class Scripted:
     """A service that answers as told, one step a request: a status with a body, or None to hang up without a word."""
 
-    def __init__(self, *script: tuple[int, Any] | None, requests_per_connection: int = 100) -> None:
+    def __init__(self, *script: tuple[Any, ...] | None, requests_per_connection: int = 100) -> None:
         self._script = list(script)
         self._requests_per_connection = requests_per_connection
         self.has_hung_up = threading.Event()
@@ -39,9 +39,10 @@ class Scripted:
                     step = self._script.pop(0)
                     if step is None:
                         break
-                    status, told = step
+                    status, told, *headers = step
                     body = json.dumps(told).encode()
-                    connection.sendall(f"HTTP/1.1 {status} x\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body)
+                    said = "\r\n".join([f"HTTP/1.1 {status} x", *headers, f"Content-Length: {len(body)}"])
+                    connection.sendall(f"{said}\r\n\r\n".encode() + body)
             self.has_hung_up.set()
         self._listener.close()
 
@@ -104,3 +105,62 @@ def test_nobody_waits_until_tomorrow_for_a_quota(pauses: list[float]) -> None:
     with recollect.connect(service.url, "rk") as mem, pytest.raises(RateLimited):
         mem.stats()
     assert pauses == []
+
+
+def test_a_write_that_never_left_is_sent_again(pauses: list[float]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        nobody = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    with recollect.connect(nobody, "rk", retries=2) as mem, pytest.raises(Unavailable, match="no service at"):
+        mem.remember("one")
+    assert len(pauses) == 2
+
+
+@pytest.mark.parametrize("retries", [0, 1])
+def test_it_is_tried_as_often_as_was_said(retries: int) -> None:
+    service = Scripted(*[problem(Overloaded)] * 5)
+    with recollect.connect(service.url, "rk", retries=retries) as mem, pytest.raises(Overloaded):
+        mem.stats()
+    assert service.asked == retries + 1
+
+
+def test_a_proxy_that_names_the_time_to_wait_is_heard(pauses: list[float]) -> None:
+    service = Scripted((503, "<h1>back soon</h1>", "Retry-After: 3"), (200, {"kinds": []}))
+    with recollect.connect(service.url, "rk") as mem:
+        mem.kind.list()
+    assert pauses == [3.0]
+
+
+def test_no_pause_is_begun_that_the_whole_time_does_not_leave(pauses: list[float]) -> None:
+    service = Scripted(problem(RateLimited, retry_after=5), (200, RECEIPT))
+    with recollect.connect(service.url, "rk", total_timeout=4) as mem, pytest.raises(RateLimited):
+        mem.remember("one")
+    assert (pauses, service.asked) == ([], 1)
+
+
+def test_an_answer_that_never_ends_is_given_up_when_the_time_is_over() -> None:
+    """The service sends a byte at a time: each wait is short, and all of them together are not."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def drip() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(65536)
+                connection.sendall(b"HTTP/1.1 200 x\r\nContent-Length: 100000\r\n\r\n")
+                over = threading.Event()
+                while not over.wait(0.02):
+                    try:
+                        connection.sendall(b" ")
+                    except OSError:
+                        return
+
+        threading.Thread(target=drip, daemon=True).start()
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        mem = recollect.connect(url, "rk", total_timeout=0.3, retries=0)
+        with mem, pytest.raises(Unavailable, match="no answer in time"):
+            mem.stats()
+
+
+@pytest.mark.parametrize("given", [{"timeout": 0}, {"retries": -1}, {"retries": 99}, {"total_timeout": "soon"}])
+def test_times_that_make_no_sense_are_refused(given: dict[str, Any]) -> None:
+    with pytest.raises(recollect.errors.InvalidInput):
+        recollect.connect("http://127.0.0.1:1", "rk", **given)

@@ -13,13 +13,13 @@ from recollect.catalogue import OPERATIONS, Operation, Permission
 from recollect.domain.access import PERMISSIONS, ROLES
 from recollect.domain.record import now
 from recollect.domain.tenancy import ApiKey
-from recollect.interfaces.remote import _wired
+from recollect.interfaces.remote_exchange import wired
 from recollect.ports.records import Scope
 from recollect.ports.steps import Touch
 
 
 def ask(world: Any, operation: Operation, key: str | None, fields: dict[str, Any] | None = None) -> Any:
-    method, path, body = _wired(operation, dict(fields if fields is not None else sample(operation)))
+    method, path, body = wired(operation, dict(fields if fields is not None else sample(operation)))
     headers = {"content-type": "application/json"} | ({"authorization": f"Bearer {key}"} if key else {})
     return world.http.request(method, path, content=body, headers=headers)
 

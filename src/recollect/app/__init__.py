@@ -24,6 +24,7 @@ from recollect.app.keys import with_printed_keys as with_printed_keys
 from recollect.app.models import embedders_of, language_model_of, query_ranker, question_encoder
 from recollect.app.objects import object_store
 from recollect.app.on_demand import OnDemand
+from recollect.app.services import connected
 from recollect.app.stores import Opened, check_store, file_of, record_store, refuse_missing, turn_of
 from recollect.app.stores import key_file_of as key_file_of
 from recollect.app.stores import refuse_workers as refuse_workers
@@ -37,7 +38,7 @@ from recollect.domain.record import RECORDS
 from recollect.domain.tenancy import ApiKey, Organization, User
 from recollect.domain.text.secret_formats import FORMATS, IBAN
 from recollect.domain.text.secrets import SecretPolicy
-from recollect.errors import DuplicateKey, InvalidSettings, NotFound, typed_os_errors
+from recollect.errors import DuplicateKey, InvalidSettings, NotFound, Unsupported, typed_os_errors
 from recollect.ports.member_indexes import IndexesMembers, MemberIndex
 from recollect.ports.models import Embedder, LanguageModel
 from recollect.ports.partitions import Distributable, Partitioned
@@ -51,9 +52,11 @@ from recollect.services.erasure import finish_quietly
 from recollect.services.keyed_hashes import Keyring
 from recollect.services.tenant import Core, SupportsClose, Tenant, WorkspaceLimits
 from recollect.settings import EmbedderSettings, LanguageModelSettings, Settings, load, secret_named, wants_traces
+from recollect.settings_files import is_service
 
 if TYPE_CHECKING:
     from recollect.app.config_check import check_settings as check_settings
+    from recollect.app.config_show import show_settings as show_settings
     from recollect.app.store_copies import copy as copy
     from recollect.app.store_restore import restore as restore
     from recollect.app.store_restore import restore_backup as restore_backup
@@ -68,6 +71,7 @@ MOST_NAMED = 10
 LOG_TABLES = ("execution", "cycle", "result", "message")
 _HOMES = {
     "check_settings": "config_check",
+    "show_settings": "config_show",
     "copy": "store_copies",
     "restore": "store_restore",
     "restore_backup": "store_restore",
@@ -84,15 +88,19 @@ def open(
     source: str | Path | RecordStore | None = None,
     *,
     create: bool = True,
+    readonly: bool | None = None,
+    profile: str | None = None,
     embedder: Embedder | EmbedderSettings | dict[str, Any] | str | None = None,
     language_model: LanguageModel | LanguageModelSettings | dict[str, Any] | str | None = None,
     **settings: Any,
 ) -> Recollect:
     """Open a memory.
 
-    `source` is a file path, a store address such as `postgresql://…`, a YAML settings file, or a record store of your
-    own, which you close yourself. Without it, the settings say which store to open. With `create=False`, a store or an
-    organization that does not exist is an error instead of being created.
+    `source` is a file path, a store address such as `postgresql://…`, the address of a service (`https://…`, with the
+    key in `RECOLLECT_API_KEY` or as `api_key`), a YAML settings file, or a record store of your own, which you close
+    yourself. Without it, the settings say which store to open, and `profile` those of a profile of yours. With
+    `create=False`, a store or an organization that does not exist is an error instead of being created; with
+    `readonly`, too, and nothing is written.
 
     All other keyword arguments are settings (see docs/reference/settings.md). `embedder` and `language_model` also
     take an object of your own that implements `recollect.ports.models.Embedder` or `LanguageModel`.
@@ -104,8 +112,12 @@ def open(
     if own_model is None:
         settings["language_model"] = language_model
     named, store = (source, None) if source is None or isinstance(source, str | Path) else (None, check_store(source))
-    loaded = load(named, **settings)
-    if store is None and not create:
+    loaded = load(named, profile=profile, readonly=readonly, **settings)
+    if store is None and is_service(loaded.store):
+        given = {name for name, value in settings.items() if value is not None}
+        own = {"embedder": own_embedder, "language_model": own_model}
+        return connected(loaded, given | {name for name, value in own.items() if value is not None})
+    if store is None and (loaded.readonly or not create):
         refuse_missing(loaded.store)
     prepare = ensure_organization if create else require_organization
     with typed_os_errors():
@@ -121,10 +133,14 @@ def open_for_command(
     create: bool,
     create_organization: bool,
     only_reads: bool = False,
+    profile: str | None = None,
+    readonly: bool | None = None,
 ) -> Recollect:
     """A memory for a single command: like `open`, but without background work, which would not get to do anything."""
-    loaded = load(source, organization=organization, actor=actor)
-    if not create:
+    loaded = load(source, profile=profile, organization=organization, actor=actor, readonly=readonly)
+    if is_service(loaded.store):
+        return connected(loaded, ())
+    if loaded.readonly or not create:
         refuse_missing(loaded.store)
     prepare = ensure_organization if create_organization else require_organization
     with typed_os_errors():
@@ -163,6 +179,8 @@ def build(
     from recollect.adapters.encryption.files import SealedFiles
     from recollect.adapters.local_folders import LocalFolders
 
+    if settings.readonly:
+        raise Unsupported("a store cannot be opened read-only yet", remedy="only a service can; leave readonly out")
     for kind in settings.kinds:
         define_kind(kind)
     keys = key_service(settings)
@@ -231,7 +249,9 @@ def build(
     return core
 
 
-_AS_SET = "object_bytes data_file_bytes timezone access_log_days restore_days approval_seconds strict_owners".split()
+_AS_SET = (
+    "object_bytes data_file_bytes timezone access_log_days restore_days approval_seconds strict_owners readonly".split()
+)
 """Settings that services are given as they are, under the same name."""
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from shutil import which
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel, Field
 
 from recollect.app.keys import file_key
 from recollect.app.models import embedder_of, language_model_of
 from recollect.app.objects import examine_objects, folder_of
+from recollect.app.services import connected
 from recollect.app.stores import examine_store, file_of, refuse_workers
 from recollect.app.unsafe_settings import unsafe_settings
 from recollect.app.vectors import examine_vectors
@@ -18,17 +20,21 @@ from recollect.errors import InvalidSettings, RecollectError
 from recollect.ports.models import Prompt
 from recollect.services.admin.maintenance import DoctorFinding
 from recollect.settings import EmbedderSettings, LanguageModelSettings, Settings, load, shown
+from recollect.settings_files import is_service
 
 
-def check_settings(source: str | Path | None = None) -> Iterator[DoctorFinding]:
+def check_settings(source: str | Path | None = None, profile: str | None = None) -> Iterator[DoctorFinding]:
     """Try everything the settings name, one after another, without writing or creating anything."""
     try:
-        settings = load(source)
+        settings = load(source, profile=profile)
     except InvalidSettings as error:
         yield DoctorFinding(name="settings", well=False, says=error.message, remedy=error.remedy)
         return
     named = ", ".join(sorted(settings.model_fields_set))
     yield DoctorFinding(name="settings", well=True, says=f"valid; set: {named}" if named else "valid; all defaults")
+    if is_service(settings.store):
+        yield from _service(settings)
+        return
     yield _tried("store", shown(settings.store), lambda: _examined(settings))
     yield _tried("vectors", settings.vectors.provider, lambda: examine_vectors(settings))
     if settings.objects is not None:
@@ -54,6 +60,21 @@ def check_settings(source: str | Path | None = None) -> Iterator[DoctorFinding]:
 
 def _examined(settings: Settings) -> str:
     return examine_store(settings.store, settings.postgres_upkeep, file_key(settings))
+
+
+def _service(settings: Settings) -> Iterator[DoctorFinding]:
+    """The service that the settings name, and whether it knows the key."""
+    yield _tried("service", shown(settings.store), lambda: _reached(settings))
+    parts = urlsplit(settings.store)
+    if parts.scheme == "http" and parts.hostname not in ("localhost", "127.0.0.1", "::1"):
+        says = "the key and all texts travel in the clear"
+        yield DoctorFinding(name="https", well=False, says=says, remedy="use an address that begins with https://")
+
+
+def _reached(settings: Settings) -> str:
+    with connected(settings, ()) as mem:
+        count = len(mem.call("kind.list").kinds)
+    return f"answers, and knows the key; {count} kinds of memory"
 
 
 def _count(settings: Settings) -> str:

@@ -108,8 +108,8 @@ def _scheme_of(address: str) -> str:
     scheme = urlsplit(address).scheme if "://" in address else ""
     if scheme in ("http", "https"):
         raise InvalidSettings(
-            f"'{scheme}://' is the address of a service, not of a store",
-            remedy="use recollect.connect(url, key)",
+            f"'{scheme}://' is the address of a service, and this needs the store itself",
+            remedy="do it on the machine of the service, with the store that it serves",
         )
     if scheme not in _STORES and not is_installed(PLUGINS, scheme):
         raise InvalidSettings(

@@ -87,6 +87,8 @@ def aopen(
     source: str | Path | RecordStore | None = None,
     *,
     create: bool = True,
+    readonly: bool | None = None,
+    profile: str | None = None,
     embedder: Embedder | EmbedderSettings | dict[str, Any] | str | None = None,
     language_model: LanguageModel | LanguageModelSettings | dict[str, Any] | str | None = None,
     threads: int = THREADS,
@@ -97,16 +99,27 @@ def aopen(
     Everything as for `recollect.open`. At most `threads` operations run at once, in threads of their own; the others
     wait their turn.
     """
-    named = {"create": create, "embedder": embedder, "language_model": language_model, **settings}
+    which = {"create": create, "readonly": readonly, "profile": profile}
+    named = {**which, "embedder": embedder, "language_model": language_model, **settings}
     return Opening(partial(_call, "recollect.app", "open", source, **named), threads)
 
 
 def aconnect(
-    url: str, key: str, *, timeout: float = 60.0, timezone: str | None = None, threads: int = THREADS
+    url: str,
+    key: str | None = None,
+    *,
+    timeout: float = 60.0,
+    connect_timeout: float = 10.0,
+    total_timeout: float | None = None,
+    retries: int = 3,
+    timezone: str | None = None,
+    readonly: bool = False,
+    threads: int = THREADS,
 ) -> Opening:
     """A memory behind a service, with operations that are awaited: `mem = await aconnect(url, key)`.
 
     Everything as for `recollect.connect`. At most `threads` requests are sent at once.
     """
-    named = {"timeout": timeout, "timezone": timezone}
+    times = {"timeout": timeout, "connect_timeout": connect_timeout, "total_timeout": total_timeout}
+    named = {**times, "retries": retries, "timezone": timezone, "readonly": readonly}
     return Opening(partial(_call, "recollect.interfaces.remote", "connect", url, key, **named), threads)

@@ -22,6 +22,7 @@ from recollect.catalogue import (
     find_operation,
     invoke,
     meant,
+    refuse_writing,
 )
 from recollect.errors import InvalidInput
 from recollect.ports.records import RecordStore, Scope
@@ -55,6 +56,11 @@ class Recollect:
     def timezone(self) -> str:
         """The zone of times without one: of the user on whose behalf it is, else the store's."""
         return zone_for(self._tenant)
+
+    @property
+    def shown_zone(self) -> str | None:
+        """What times are shown in to people; None where those of a reply are in the right zone already."""
+        return self.timezone
 
     def within(self, organization: str | None = None, actor: str | None = None) -> Recollect:
         """The same store as another organization or another actor. Close only the one you opened."""
@@ -93,6 +99,8 @@ class Recollect:
         there is.
         """
         chosen, given = find_operation(operation, fields)
+        if self._core.readonly:
+            refuse_writing(chosen, given)
         if progress is None or not chosen.progress:
             return invoke(chosen, self._core, self._scope, given)
         from recollect.interfaces.progress import reporting

@@ -125,6 +125,8 @@ class Core:
     """Tells what is done as spans; the service sets it, where the environment asks for traces."""
     background: SupportsClose | None = None
     """The background work that was started with the store, if any; closing ends it first."""
+    readonly: bool = False
+    """Whether it was opened to be read alone: whatever would write is refused."""
     owns_store: bool = True
     """Whether closing closes the store, too; one that was handed in is its owner's to close."""
     workspaces: WorkspaceLimits = WorkspaceLimits()

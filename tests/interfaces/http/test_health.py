@@ -20,7 +20,7 @@ import recollect
 from probing import operations, sample
 from recollect.domain.access import PERMISSIONS
 from recollect.interfaces.http.connection_limits import Connections
-from recollect.interfaces.remote import _wired
+from recollect.interfaces.remote_exchange import wired
 from recollect.interfaces.serve import application, listening
 from recollect.ports.records import Scope
 from recollect.services.access import keys
@@ -147,7 +147,7 @@ def test_no_request_makes_the_door_wait_for_the_store(watched: Any) -> None:
     client, _, wrong = watched
     for operation in operations():
         for fields in (sample(operation), {**sample(operation), "no_such_field": 1}):
-            method, path, body = _wired(operation, dict(fields))
+            method, path, body = wired(operation, dict(fields))
             client.request(method, path, content=body, headers={"content-type": "application/json"})
             assert not wrong, operation.name
     client.get("/v1/stats", headers={"authorization": "Bearer rk.a.b.c"})

@@ -21,7 +21,7 @@ import recollect
 from recollect.domain.access import PERMISSIONS
 from recollect.errors import InvalidInput, NotFound, TooLarge, VersionConflict
 from recollect.interfaces.http.openapi import document, offered
-from recollect.interfaces.remote import _path
+from recollect.interfaces.remote_exchange import path_of
 from recollect.interfaces.serve import application
 from recollect.ports.records import Scope
 from recollect.services.access import keys
@@ -59,7 +59,7 @@ def test_every_parameter_of_every_route_arrives_as_it_was_sent(operation: Any, r
     named = re.findall(r"{(\w+)}", operation.route)
     for hostile in HOSTILE if named else [""]:
         given = {name: "notes/plan.md" if name == "path" and hostile.startswith("/") else hostile for name in named}
-        raw = _path(operation, dict(given)).encode()
+        raw = path_of(operation, dict(given)).encode()
         scope = {"type": "http", "method": method, "raw_path": raw, "path": "unused", "headers": []}
         found = [told for route in routes for match, told in [route.matches(scope)] if match is Match.FULL]
         assert found, (operation.name, hostile)

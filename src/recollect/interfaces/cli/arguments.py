@@ -67,8 +67,12 @@ def _common(operation: Operation) -> dict[str, tuple[Any, Any]]:
     common: dict[str, tuple[Any, Any]] = {
         "store": (
             str | None,
-            typer.Option(metavar="STORE", help="The store: a file, an address, or a YAML settings file"),
+            typer.Option(
+                metavar="STORE", help="The store: a file, an address, that of a service, or a YAML settings file"
+            ),
         ),
+        "profile": (str | None, typer.Option("--profile", metavar="NAME", help="A profile of your own settings")),
+        "readonly": (bool, typer.Option("--readonly", help="Open the store to be read alone; nothing is written")),
         "organization": (
             str | None,
             typer.Option("--organization", metavar="ID", help="The organization (tenant) to work in"),
@@ -94,6 +98,7 @@ def _common(operation: Operation) -> dict[str, tuple[Any, Any]]:
                 typer.Option("--chart", metavar="FILE", help="Draw a chart: .svg, .png, .pdf, .html or .json"),
             ),
         }
+    common = {name: one for name, one in common.items() if name not in operation.request.model_fields}
     if operation.needs_confirmation:
         common["yes"] = (bool, typer.Option("--yes", "-y", help="Do not ask for confirmation"))
     return common

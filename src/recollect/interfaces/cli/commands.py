@@ -112,10 +112,18 @@ PROGRAMS = (
         ("settings",),
         "Check the settings: try all they name.",
     ),
+    Program(
+        "config.show",
+        "cli.store_commands:config_show",
+        "admin",
+        "",
+        ("settings",),
+        "Show which settings hold here, and where each is from.",
+    ),
 )
 GROUPS = {
     **OPERATION_GROUPS,
-    "config": "Settings: check them.",
+    "config": "Settings: show and check them.",
     "bench": "Measurements on your own store: how well recall finds, and how fast.",
 }
 COMMANDS = {one.command: one for one in (*OPERATIONS.values(), *PROGRAMS) if one.name not in HIDDEN}

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from recollect.catalogue import Operation, validated
-from recollect.errors import InvalidInput, RecollectError
+from recollect.errors import InvalidInput, InvalidSettings, RecollectError
 from recollect.interfaces.cli.arguments import fields_of
 from recollect.interfaces.cli.commands import BEGINNING, REPEATED
 from recollect.interfaces.cli.problems import exit_code, print_error
+from recollect.settings_files import is_service
 
 if TYPE_CHECKING:
     from recollect.interfaces.cli.render.replies import Renderer
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 def execute(
     operation: Operation, given: dict[str, Any], store: str | None, organization: str | None, actor: str | None,
-    as_json: bool, yes: bool = False, **result_files: str | None,
+    as_json: bool, profile: str | None = None, readonly: bool = False, yes: bool = False, **result_files: str | None,
 ) -> int:  # fmt: skip
     from recollect.app import open_for_command
     from recollect.interfaces.cli.render.replies import Renderer
@@ -39,11 +40,10 @@ def execute(
     begins = operation.name in BEGINNING
     makes = begins or operation.permission == "write"
     only_reads = operation.permission == "read"
-    with open_for_command(
-        store, organization, actor, create=begins, create_organization=makes, only_reads=only_reads
-    ) as mem:
+    which = {"create": begins, "create_organization": makes, "only_reads": only_reads}
+    with open_for_command(store, organization, actor, profile=profile, readonly=readonly or None, **which) as mem:
         gc.enable()  # all is imported: see main.py
-        renderer = Renderer(mem.timezone)
+        renderer = Renderer(mem.shown_zone)
         if len(requests) > 1:
             return _for_each(mem, renderer, operation, requests, as_json)
         fields = requests[0]
@@ -153,6 +153,7 @@ def start(program: Operation, given: dict[str, str | None], as_json: bool, store
         if (named := given.get("settings")) is not None:
             raise InvalidInput("two stores were given", remedy=f"give '{named[:80]}' or --store, not both")
         given["settings"] = store
+    _refuse_service(program, given)
     request, renderer = validated(program, fields_of(program, given)), Renderer()
     with renderer.progress(program.summary, shown=program.progress and not as_json) as progress:
         gc.enable()
@@ -160,6 +161,16 @@ def start(program: Operation, given: dict[str, str | None], as_json: bool, store
     if reply is None:  # it has said all it had to say
         return 0
     return _answer(renderer, program, reply, as_json)
+
+
+def _refuse_service(program: Operation, given: Mapping[str, object]) -> None:
+    """These commands work on a store itself; a service is asked by the others."""
+    named = next((one for one in given.values() if isinstance(one, str) and is_service(one)), None)
+    if named is None or program.group == "config":
+        return
+    here = "do it on the machine of the service, with the store that it serves"
+    remedy = f"give your host the address {named.rstrip('/')}/mcp, or {here}" if program.name == "mcp" else here
+    raise InvalidSettings(f"'{program.command}' needs a store itself, not a service", remedy=remedy)
 
 
 def _answer(renderer: Renderer, operation: Operation, reply: Reply, as_json: bool) -> int:

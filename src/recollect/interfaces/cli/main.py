@@ -14,8 +14,10 @@ from collections.abc import Iterable, Sequence
 from recollect.catalogue import FORMER_NAMES, Operation, meant
 from recollect.interfaces.cli.commands import ALSO, COMMANDS, GROUPS, HEADINGS, Program
 
-LEADING = ("--store", "--organization", "--actor", "--json")
+LEADING = ("--store", "--profile", "--organization", "--actor", "--json", "--readonly")
 """Options that may stand before the command."""
+SWITCHES = ("--json", "--readonly")
+"""Those of them that take no value."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -109,7 +111,7 @@ def _command_first(arguments: list[str]) -> list[str]:
     """`recollect --store x list` means `recollect list --store x`."""
     leading: list[str] = []
     while arguments and arguments[0].partition("=")[0] in LEADING:
-        width = 1 if arguments[0] == "--json" or "=" in arguments[0] else 2
+        width = 1 if arguments[0] in SWITCHES or "=" in arguments[0] else 2
         leading, arguments = leading + arguments[:width], arguments[width:]
     return [*arguments, *leading]
 
@@ -136,12 +138,12 @@ def _no_command(arguments: list[str], group: str = "") -> int:
     from difflib import get_close_matches
 
     option, see = arguments[0].partition("=")[0], f"see recollect {group}--help"
-    last = arguments[-1]
+    last, with_value = arguments[-1], set(LEADING) - set(SWITCHES)
     if option not in LEADING:
         near = get_close_matches(option, [*LEADING, "--help", "--version"], n=1)
         hint = f"did you mean {near[0]}?" if near else f"options of a command come after it; {see}"
         print(f"error: there is no option '{option}' ({hint})", file=sys.stderr)
-    elif last in LEADING and last != "--json" and (len(arguments) < 2 or arguments[-2] not in LEADING[:3]):
+    elif last in LEADING and last not in SWITCHES and (len(arguments) < 2 or arguments[-2] not in with_value):
         print(f"error: {last} needs a value (write recollect {group}COMMAND {last} VALUE)", file=sys.stderr)
     else:
         print(f"error: no command was given ({see})", file=sys.stderr)

@@ -11,6 +11,7 @@ from pydantic import Field
 
 from recollect import app
 from recollect.app import key_changes
+from recollect.app.config_show import SettingsView
 from recollect.app.key_changes import NewKey, StoreKey, make_key
 from recollect.services.admin.copy import CopyReply
 from recollect.services.admin.maintenance import Diagnosis
@@ -120,11 +121,26 @@ class ConfigCheckRequest(Request):
     """Check the settings."""
 
     settings: str | None = Field(
-        None, description="The YAML file or store to check; by default what the environment names"
+        None, description="The YAML file, store or service to check; by default what a command would use here"
     )
+    profile: str | None = Field(None, description="A profile of your own settings")
 
 
 def config_check(request: ConfigCheckRequest, progress: Progress | None = None) -> Diagnosis:
     """Try everything the settings name and say what is wrong and how to fix it; writes nothing."""
-    findings = list(app.check_settings(request.settings))
+    findings = list(app.check_settings(request.settings, request.profile))
     return Diagnosis(well=all(finding.well for finding in findings), findings=findings)
+
+
+class ConfigShowRequest(Request):
+    """Show the settings."""
+
+    settings: str | None = Field(
+        None, description="The YAML file, store or service to show them for; by default what a command would use here"
+    )
+    profile: str | None = Field(None, description="A profile of your own settings")
+
+
+def config_show(request: ConfigShowRequest, progress: Progress | None = None) -> SettingsView:
+    """Show which settings hold here, where each is from, and which files and profiles there are; opens nothing."""
+    return app.show_settings(request.settings, request.profile)

@@ -20,6 +20,7 @@ from recollect.services.requests import Reply
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
+    from recollect.app.config_show import SettingsView
     from recollect.app.key_changes import NewKey, StoreKey
     from recollect.catalogue import Operation
     from recollect.services.access.projects import ProjectPage
@@ -54,8 +55,9 @@ INTERNAL = {
 
 
 class Renderer:
-    def __init__(self, timezone: str = "UTC", console: Console | None = None) -> None:
-        self._zone = ZoneInfo(timezone)
+    def __init__(self, timezone: str | None = "UTC", console: Console | None = None) -> None:
+        """Without a time zone, times are shown in the zone that they have."""
+        self._zone = ZoneInfo(timezone) if timezone is not None else None
         self.console = console or _console()
 
     def show(self, operation: Operation, reply: BaseModel) -> None:
@@ -84,6 +86,8 @@ class Renderer:
     def when(self, moment: datetime | str) -> str:
         if isinstance(moment, str):
             moment = datetime.fromisoformat(moment)
+        if self._zone is None:
+            return moment.strftime("%Y-%m-%d %H:%M")
         with suppress(OverflowError):  # the first and last days of the calendar have no local time everywhere
             moment = moment.astimezone(self._zone)
         return moment.strftime("%Y-%m-%d %H:%M")
@@ -253,6 +257,19 @@ class Renderer:
         """The key alone: it may go into a pipe."""
         print(reply.key or f"wrote a new key to {reply.path}")
 
+    def settings(self, reply: SettingsView) -> None:
+        self.console.print(f"[bold]{escape(reply.store)}[/]" + (f"  profile {reply.profile}" if reply.profile else ""))
+        if reply.settings:
+            table = Table("setting", "value", "from", box=None, header_style="dim")
+            for one in reply.settings:
+                table.add_row(one.name, Text(one.value, overflow="fold"), Text(one.origin, overflow="fold"))
+            self.console.print(table)
+        for file in reply.files:
+            self.console.print(f"[dim]{file.says:8}[/] {escape(file.path)}")
+        for profile in reply.profiles:
+            mark = "[green]✓[/]" if profile.used else " "
+            self.console.print(f"{mark} profile {escape(profile.name)}  [dim]{escape(profile.store)}[/]")
+
     def layout(self, reply: PartitionsReply) -> None:
         from rich.filesize import decimal
 
@@ -313,6 +330,7 @@ def _citation(source: str, state: str, note: str) -> str:
 
 Render = Callable[[Renderer, Any], None]
 OWN: dict[str, Render] = {
+    "app.config_show:SettingsView": Renderer.settings,
     "app.key_changes:NewKey": Renderer.new_key,
     "app.key_changes:StoreKey": Renderer.store_key,
     "services.access.projects:ProjectPage": Renderer.named,
