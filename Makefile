@@ -39,7 +39,8 @@ STORE ?= recollect.db
 
 .DEFAULT_GOAL := help
 .PHONY: help demo serve browser pooler mariadb frameworks test check promise soak lint types bench bench-ask bench-data bench-growth \
-	bench-recall bench-scale bench-secrets bench-year docs lock migration golden hooks clean release release-check weights site
+	bench-recall bench-scale bench-secrets bench-year docs lock migration golden hooks clean release release-check weights site \
+	bench-mcp
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -121,6 +122,9 @@ bench-data: $(BENCH_READY)  ## ten million rows read and profiled beside polars,
 
 bench-ask: $(TEST_READY)  ## plain questions to SQL, offline: accuracy by hardness, synonyms, memory, confidence
 	@$(BIN)/python bench/ask.py $(ASK)
+
+bench-mcp: $(TEST_READY) $(MCP_PEERS_READY)  ## tokens of the tool list and of replies over MCP, beside the official memory server
+	@$(BIN)/python bench/mcp_tokens.py
 
 bench-secrets: $(DEMO_READY)  ## secrets found in a made corpus, ordinary text taken for one, and what looking costs
 	@$(BIN)/python bench/secret_masking.py

@@ -13,6 +13,8 @@ from typing import Any
 RESULTS = Path(__file__).resolve().parents[1] / "bench" / "results"
 CAPACITY_BEGIN = "<!-- capacity: written by docs/generate.py from bench/results -->"
 CAPACITY_END = "<!-- /capacity -->"
+TOKENS_BEGIN = "<!-- tokens: written by docs/generate.py from bench/results -->"
+TOKENS_END = "<!-- /tokens -->"
 MEASURES = ("statements", "rows", "steps", "pages", "vectors", "calls")
 
 
@@ -241,4 +243,38 @@ def _plans(plans: Sequence[Mapping[str, Any]]) -> str:
         f" {sizes}. Measured at {100 * plans[0]['share']:g}% of a year"
         + ("" if whole else ": after a whole one, recalls over everybody's memories take longer")
         + ".\n"
+    )
+
+
+# -- tokens over MCP -------------------------------------------------------------------------------------------------
+
+
+def with_tokens(page: str) -> str:
+    """docs/mcp.md with its table of tokens made anew."""
+    if TOKENS_BEGIN not in page or TOKENS_END not in page:
+        return page
+    before, _, rest = page.partition(TOKENS_BEGIN)
+    _, _, after = rest.partition(TOKENS_END)
+    report = results("mcp_tokens")
+    return f"{before}{TOKENS_BEGIN}\n{_tokens(report) if report else ''}{TOKENS_END}{after}"
+
+
+def _tokens(report: Mapping[str, Any]) -> str:
+    ours, theirs = report["recollect"], report["server-memory"]
+    official = theirs["lists"]["all of it"]
+    rows = [
+        [f"tool list, profile `{name}` ({cost['tools']} tools)", f"{cost['tokens']:,}", "" if place else
+         f"{official['tokens']:,} ({official['tools']} tools)"]
+        for place, (name, cost) in enumerate(ours["lists"].items())
+    ]  # fmt: skip
+    rows += [
+        [f"reply: {name}", *(f"{cost['text']} / {cost['structured']}" for cost in (mine, theirs["replies"][name]))]
+        for name, mine in ours["replies"].items()
+    ]
+    return (
+        "\n"
+        + rows_of(("tokens", "Recollect", "official memory server"), rows)
+        + f"\nCounted with the tokenizer of {report['tokenizer']} by `make bench-mcp`; of a reply, the text / the"
+        " structured content. A reply of ours is longer, since each memory comes with an id (about 27 of these tokens),"
+        " a status and a date.\n"
     )

@@ -68,6 +68,7 @@ def pages() -> dict[Path, str]:
         reference / "citations.md": citations_page(),
         HERE / "measured.md": measured_page(),
         HERE / "growth.md": sibling("figures").growth_page(),
+        HERE / "mcp.md": sibling("figures").with_tokens((HERE / "mcp.md").read_text(encoding="utf-8")),
         HERE / "scale.md": sibling("figures").with_capacity((HERE / "scale.md").read_text(encoding="utf-8")),
         SOURCE / "interfaces" / "client.pyi": client_stubs(),
         SOURCE / "interfaces" / "async_client.pyi": async_client_stubs(),

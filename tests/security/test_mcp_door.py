@@ -8,9 +8,12 @@ from typing import Any
 import pytest
 
 from probing import MARKER
+from recollect.catalogue import OPERATIONS
 from recollect.domain.access import ROLES
 from recollect.domain.record import new_id
-from recollect.interfaces.mcp.tools import GRAPH, PROFILES, Tool, offered
+from recollect.interfaces.mcp.gateway import GATEWAYS
+from recollect.interfaces.mcp.operation_tools import Tool
+from recollect.interfaces.mcp.tools import GRAPH, ON_DEMAND, PROFILES, WITH_CALL, offered
 from recollect.ports.records import Scope
 from recollect.services.admin.copy import content_hash
 
@@ -31,7 +34,8 @@ def test_a_role_is_shown_exactly_the_tools_it_is_granted(profile: str, world: An
             told = world.rpc(key, "tools/list", cursor, profile).json()["result"]
             shown |= {tool["name"] for tool in told["tools"]}
             cursor = {"cursor": told["nextCursor"]} if told.get("nextCursor") else None
-        assert shown == {name for name, tool in offered(profile).items() if is_granted(tool, granted)}
+        listed = {name for name, tool in offered(profile).items() if is_granted(tool, granted)}
+        assert shown == (listed | GATEWAYS.keys() if profile in WITH_CALL else listed)
     assert world.rpc(None, "tools/list", {}, profile).status_code == 401
 
 
@@ -40,6 +44,15 @@ def test_a_tool_works_exactly_for_the_roles_it_is_granted(name: str, world: Any)
     profile, tool = next(pair for pair in TOOLS if pair[1].name == name and pair[0] != "default")
     for role, granted in ROLES.items():
         told = world.tool(world.key("mine", tuple(sorted(granted))), name, {"no_such_field": 1}, profile)
+        assert told["code"] == ("invalid_input" if is_granted(tool, granted) else "denied"), (role, told)
+
+
+@pytest.mark.parametrize("operation", [one.name for one in ON_DEMAND])
+def test_what_is_called_on_demand_works_exactly_for_the_roles_it_is_granted(operation: str, world: Any) -> None:
+    tool = Tool(OPERATIONS[operation])
+    for role, granted in ROLES.items():
+        fields = {"operation": operation, "fields": {"no_such_field": 1}}
+        told = world.tool(world.key("mine", tuple(sorted(granted))), "call", fields, "default")
         assert told["code"] == ("invalid_input" if is_granted(tool, granted) else "denied"), (role, told)
 
 

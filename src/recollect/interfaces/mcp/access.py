@@ -20,6 +20,10 @@ class Access(Protocol):
 
     def profile(self, context: RequestContext) -> str: ...
 
+    def project(self, context: RequestContext) -> str | None:
+        """The project that is meant where a call names none."""
+        ...
+
     def may(self, context: RequestContext, operation: Operation) -> bool:
         """Whether to offer it; leaves no entry in the access log."""
         ...

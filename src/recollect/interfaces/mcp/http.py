@@ -44,6 +44,9 @@ class KeyAccess:
     def profile(self, context: RequestContext) -> str:
         return profile_of(_request(context))
 
+    def project(self, context: RequestContext) -> str | None:
+        return _request(context).query_params.get("project") or None
+
     def may(self, context: RequestContext, operation: Operation) -> bool:
         return self._service.grants(_principal(context), operation)
 

@@ -62,7 +62,8 @@ class PromptHandlers:
         if not given.get("task"):
             raise InvalidInput("the task is missing", remedy="describe what is to be done")
         fields = {"query": given["task"], "tokens": given.get("tokens") or 1000}
-        known = await self._tools.ask(context, OPERATIONS["context"], fields)
+        operation = OPERATIONS["context"]
+        known = await self._tools.ask(context, operation, self._tools.within_project(context, operation, fields))
         return f"{known.text}\n\nWith that in mind, do this:\n\n{given['task']}"
 
 

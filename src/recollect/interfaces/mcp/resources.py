@@ -12,9 +12,8 @@ from mcp.shared.exceptions import MCPError
 
 from recollect.catalogue import OPERATIONS, Operation
 from recollect.errors import InvalidInput, NotFound, RecollectError
+from recollect.interfaces.mcp.replies import pruned
 from recollect.interfaces.mcp.tools import offered
-from recollect.services.data.results import QueryReply
-from recollect.services.data.sources import SourcePage, SourceView
 from recollect.services.frameworks import graph
 from recollect.services.recall.browse import MemoryLine
 from recollect.services.recall.context import Context
@@ -25,7 +24,9 @@ if TYPE_CHECKING:
     from recollect.interfaces.mcp.server import ToolHandlers
 
 JSON = "application/json"
+TEXT = "text/plain"
 MEMORY = "memory://"
+CONTEXT = "recollect://context/"
 GRAPH = "memory://knowledge-graph"
 FIXED: dict[str, tuple[str, dict[str, object], str]] = {
     "recollect://recent": ("list", {"limit": 50}, "The newest memories"),
@@ -46,9 +47,7 @@ def plain(reply: Reply, structured: Mapping[str, object]) -> str:
         return reply.message
     if isinstance(reply, graph.CreateEntitiesReply | graph.CreateRelationsReply | graph.AddObservationsReply):
         return json.dumps(*structured.values(), ensure_ascii=False, indent=2)
-    if isinstance(reply, QueryReply | SourcePage | SourceView):  # a cell a line would cost more than the cells
-        return json.dumps(structured, ensure_ascii=False, separators=(",", ":"))
-    return json.dumps(structured, ensure_ascii=False, indent=2)
+    return json.dumps(structured, ensure_ascii=False, separators=(",", ":"))
 
 
 class ResourceHandlers:
@@ -80,18 +79,25 @@ class ResourceHandlers:
     async def list_templates(
         self, context: RequestContext, params: types.PaginatedRequestParams | None
     ) -> types.ListResourceTemplatesResult:
-        title = "One memory with its citations, tags and links"
-        template = types.ResourceTemplate(
-            uri_template=MEMORY + "{id}", name="memory", title=title, description=title, mime_type=JSON
-        )
-        return types.ListResourceTemplatesResult(resource_templates=[template])
+        templates = [
+            types.ResourceTemplate(uri_template=uri, name=name, title=title, description=title, mime_type=type)
+            for uri, name, title, type in (
+                (MEMORY + "{id}", "memory", "One memory with its evidence, tags and links", JSON),
+                (CONTEXT + "{task}", "context", "What is known about a task, ready to be read", TEXT),
+            )
+        ]
+        return types.ListResourceTemplatesResult(resource_templates=templates)
 
     async def read(self, context: RequestContext, params: types.ReadResourceRequestParams) -> types.ReadResourceResult:
         uri = str(params.uri)
         operation, fields = self._meant(context, uri)
         reply = await self._told(context, operation, fields)
-        text = json.dumps(reply.model_dump(mode="json", by_alias=True), ensure_ascii=False, indent=2)
-        return types.ReadResourceResult(contents=[types.TextResourceContents(uri=uri, mime_type=JSON, text=text)])
+        type, text = JSON, json.dumps(reply.model_dump(mode="json", by_alias=True), ensure_ascii=False, indent=2)
+        if isinstance(reply, Context):
+            type, text = TEXT, reply.text
+        elif uri != GRAPH:
+            text = json.dumps(pruned(json.loads(text)), ensure_ascii=False, separators=(",", ":"))
+        return types.ReadResourceResult(contents=[types.TextResourceContents(uri=uri, mime_type=type, text=text)])
 
     def _meant(self, context: RequestContext, uri: str) -> tuple[Operation, dict[str, object]]:
         if uri in FIXED:
@@ -99,13 +105,16 @@ class ResourceHandlers:
             return OPERATIONS[name], fields
         if uri == GRAPH and self._tools.access.profile(context) == "memory-server":
             return offered("memory-server")["read_graph"].operation, {}
+        if uri.startswith(CONTEXT) and uri != CONTEXT:
+            return OPERATIONS["context"], {"query": unquote(uri.removeprefix(CONTEXT), errors="replace")}
         if not uri.startswith(MEMORY) or uri == MEMORY:
             raise refused(NotFound(f"there is no resource '{uri[:80]}'", remedy="list the resources"))
         return OPERATIONS["show"], {"id": unquote(uri.removeprefix(MEMORY), errors="replace")}
 
     async def _told(self, context: RequestContext, operation: Operation, fields: dict[str, object]) -> Any:
         try:
-            return await self._tools.ask(context, operation, fields)
+            meant = self._tools.within_project(context, operation, fields)
+            return await self._tools.ask(context, operation, meant)
         except RecollectError as error:
             raise refused(error) from None
 

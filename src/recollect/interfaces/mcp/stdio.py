@@ -36,6 +36,7 @@ class McpRequest(Request):
     profile: Literal["default", "data", "agent", "all", "memory-server"] = Field(
         "default", description="Which tools to offer: default, data, agent, all or memory-server"
     )
+    project: str | None = Field(None, description="The project to work in where a call names none")
     organization: str | None = Field(None, description="The organization (tenant) to work in")
     actor: str | None = Field(None, description="Who is acting; recorded with every change")
 
@@ -43,13 +44,17 @@ class McpRequest(Request):
 class OwnerAccess:
     """The owner of the store, who may do everything."""
 
-    def __init__(self, core: Core, scope: Scope, profile: str) -> None:
+    def __init__(self, core: Core, scope: Scope, profile: str, project: str | None = None) -> None:
         self.core = core
         self._scope = scope
         self._profile = profile
+        self._project = project
 
     def profile(self, context: RequestContext) -> str:
         return self._profile
+
+    def project(self, context: RequestContext) -> str | None:
+        return self._project
 
     def may(self, context: RequestContext, operation: Operation) -> bool:
         return True
@@ -72,7 +77,7 @@ def serve(request: McpRequest, progress: Progress | None = None) -> None:
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(name)s: %(message)s")
     settings = load(request.store, organization=request.organization, actor=request.actor)
     core = app.with_background(app.build(settings), settings)
-    access = OwnerAccess(core, Scope(settings.organization, settings.actor), request.profile)
+    access = OwnerAccess(core, Scope(settings.organization, settings.actor), request.profile, request.project)
 
     async def talk() -> None:
         server = build(access)
