@@ -16,6 +16,8 @@ import pytest
         ("anthropic_memory", "anthropic", "anthropic"),
         ("google_adk", "google.adk", "google-adk"),
         ("pydantic_ai", "pydantic_ai", "pydantic-ai"),
+        ("agent_framework", "agent_framework", "agent-framework"),
+        ("autogen", "autogen_core", "autogen"),
     ],
 )
 def test_a_missing_package_is_named_with_its_cure(module: str, package: str, extra: str) -> None:

@@ -98,6 +98,13 @@ class ScopedMemory:
         self._mem.message.erase(id) if hasattr(found, "role") else self._mem.erase(id)
         return found
 
+    def erase_all(self, **filters: Any) -> int:
+        """Delete for good their memories that pass the filters, however many they are."""
+        gone = 0
+        while changed := self._mem.erase_many(**self._whose, **filters, include_superseded=True).changed:
+            gone += changed
+        return gone
+
     def session(self, id: str) -> str:
         """Our id of a session of theirs."""
         owners = [owner for owner in (self._whose.get("project"), self._whose["user"]) if owner is not None]
