@@ -18,6 +18,7 @@ import pytest
         ("pydantic_ai", "pydantic_ai", "pydantic-ai"),
         ("agent_framework", "agent_framework", "agent-framework"),
         ("autogen", "autogen_core", "autogen"),
+        ("strands", "strands", "strands"),
     ],
 )
 def test_a_missing_package_is_named_with_its_cure(module: str, package: str, extra: str) -> None:
