@@ -12,7 +12,7 @@ import pytest
 CHECKOUT = Path(__file__).parents[2]
 ENVIRONMENTS = CHECKOUT / "tests" / "integrations" / "environments"
 FILES = {
-    "agents": ["agent_framework", "autogen", "google_adk", "pydantic_ai", "strands"],
+    "agents": ["agent_framework", "autogen", "google_adk", "pydantic_ai", "smolagents", "strands"],
 }
 
 

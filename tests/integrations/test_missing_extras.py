@@ -19,6 +19,7 @@ import pytest
         ("agent_framework", "agent_framework", "agent-framework"),
         ("autogen", "autogen_core", "autogen"),
         ("strands", "strands", "strands"),
+        ("smolagents", "smolagents", "smolagents"),
     ],
 )
 def test_a_missing_package_is_named_with_its_cure(module: str, package: str, extra: str) -> None:
