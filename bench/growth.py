@@ -69,6 +69,7 @@ DECLARED: Mapping[str, Declared] = {
     "history": Declared(),
     "list, one user's": Declared(),
     "list, everybody's": linear("steps", "pages", why=COUNTS),
+    "list, everybody's, counted so far": Declared(),
     "session.list": Declared(),
     "log": Declared(),
     "revise": Declared(),
@@ -112,6 +113,7 @@ class Doing:
         yield "history", lambda n: mem.history(key(n))
         yield "list, one user's", lambda n: mem.list(user=asked[n][0])
         yield "list, everybody's", lambda n: mem.list()
+        yield "list, everybody's, counted so far", lambda n: mem.list(count_at_most=1_000)
         yield "session.list", lambda n: mem.session.list(limit=10)
         yield "log", lambda n: mem.log(limit=10)
         yield "stats", lambda n: mem.stats()

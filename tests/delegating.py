@@ -35,8 +35,8 @@ class DelegatingStore:
     def select_each(self, scope: Scope, readings: Sequence[Reading]) -> list[list[tuple[Any, ...]]]:
         return self._inner.select_each(scope, readings)
 
-    def count(self, scope: Scope, query: Query[Any]) -> int:
-        return self._inner.count(scope, query)
+    def count(self, scope: Scope, query: Query[Any], most: int | None = None) -> int:
+        return self._inner.count(scope, query, most)
 
     def count_by(self, scope: Scope, query: Query[Any], by: Sequence[str | Spans]) -> dict[tuple[Any, ...], int]:
         return self._inner.count_by(scope, query, by)
@@ -87,8 +87,8 @@ class DelegatingStore:
 class MiscountingStore(DelegatingStore):
     """Breaks a rule."""
 
-    def count(self, scope: Scope, query: Query[Any]) -> int:
-        return super().count(scope, query) + 1
+    def count(self, scope: Scope, query: Query[Any], most: int | None = None) -> int:
+        return super().count(scope, query, most) + 1
 
 
 def make_store(folder: Path) -> DelegatingStore:

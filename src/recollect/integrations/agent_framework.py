@@ -16,9 +16,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from recollect.errors import InvalidInput, MissingExtra
-from recollect.integrations.kept_items import given_back, kept_if_it_fits, searchable, storable
+from recollect.integrations.kept_items import given_back, kept_if_it_fits, searchable
 from recollect.integrations.memory_tools import TOKENS, TOOLS, MemoryTools
 from recollect.integrations.scoped_memory import ScopedMemory, in_thread
+from recollect.integrations.storable_text import storable
 
 try:
     from agent_framework import AgentSession, ContextProvider, FunctionTool, HistoryProvider, Message

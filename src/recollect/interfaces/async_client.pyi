@@ -468,6 +468,7 @@ class AsyncRecollect:
         order: Literal["newest", "oldest", "happened", "updated", "priority", "confidence", "importance", "used", "expires"] = "newest",
         forgotten: bool = False,
         rolled_up: bool = True,
+        count_at_most: int | None = None,
     ) -> MemoryPage:
         """List memories, newest first or in another order."""
 
@@ -864,7 +865,12 @@ class AsyncRecollect:
     async def verify(self, *, deep: bool = False) -> VerifyReply:
         """Check every record and index, and list the problems."""
 
-    async def doctor(self, *, fix: bool = False) -> Diagnosis:
+    async def doctor(
+        self,
+        *,
+        fix: bool = False,
+        parts: builtins.list[Literal["presence", "index", "health", "pending", "backups"]] = ...,
+    ) -> Diagnosis:
         """Find problems in the store; with fix, repair them."""
 
     async def reindex(
@@ -2353,6 +2359,7 @@ class Review(OperationGroup):
         author: str | None = None,
         limit: int = 50,
         after: str | None = None,
+        count_all: bool = True,
     ) -> ReviewPage:
         """List hypotheses to review, the most urgent first, with the reasons."""
 

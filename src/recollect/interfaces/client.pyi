@@ -475,6 +475,7 @@ class Recollect:
         order: Literal["newest", "oldest", "happened", "updated", "priority", "confidence", "importance", "used", "expires"] = "newest",
         forgotten: bool = False,
         rolled_up: bool = True,
+        count_at_most: int | None = None,
     ) -> MemoryPage:
         """List memories, newest first or in another order."""
 
@@ -864,7 +865,12 @@ class Recollect:
     def verify(self, *, deep: bool = False) -> VerifyReply:
         """Check every record and index, and list the problems."""
 
-    def doctor(self, *, fix: bool = False) -> Diagnosis:
+    def doctor(
+        self,
+        *,
+        fix: bool = False,
+        parts: builtins.list[Literal["presence", "index", "health", "pending", "backups"]] = ...,
+    ) -> Diagnosis:
         """Find problems in the store; with fix, repair them."""
 
     def reindex(
@@ -2345,6 +2351,7 @@ class Review(OperationGroup):
         author: str | None = None,
         limit: int = 50,
         after: str | None = None,
+        count_all: bool = True,
     ) -> ReviewPage:
         """List hypotheses to review, the most urgent first, with the reasons."""
 

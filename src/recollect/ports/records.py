@@ -130,7 +130,8 @@ class Reads(Protocol):
     def select_each(self, scope: Scope, readings: Sequence[Reading]) -> list[list[Row]]:
         """What `select` answers to each, in one wait where the store is far away."""
 
-    def count(self, scope: Scope, query: Query[Record]) -> int: ...
+    def count(self, scope: Scope, query: Query[Record], most: int | None = None) -> int:
+        """How many pass; with `most`, counting stops there, so that it need not look at everything."""
 
     def count_by(self, scope: Scope, query: Query[Record], by: Sequence[str | Spans]) -> dict[Row, int]:
         """How many pass, for each combination of the values of these fields that occurs; asked once, however many.

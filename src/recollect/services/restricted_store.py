@@ -72,8 +72,8 @@ class RestrictedReads:
     def select_each(self, scope: Scope, readings: Sequence[Reading]) -> list[list[Row]]:
         return self._reads.select_each(scope, [(self._within(query), fields) for query, fields in readings])
 
-    def count(self, scope: Scope, query: Query[Record]) -> int:
-        return self._reads.count(scope, self._within(query))
+    def count(self, scope: Scope, query: Query[Record], most: int | None = None) -> int:
+        return self._reads.count(scope, self._within(query), most)
 
     def count_by(self, scope: Scope, query: Query[Record], by: Sequence[str | Spans]) -> dict[Row, int]:
         return self._reads.count_by(scope, self._within(query), by)

@@ -205,8 +205,8 @@ class Tenant(Core):
     def select_each(self, readings: Sequence[Reading]) -> list[list[tuple[Any, ...]]]:
         return self.store.select_each(self.scope, readings)
 
-    def count(self, query: Query[Any]) -> int:
-        return self.store.count(self.scope, query)
+    def count(self, query: Query[Any], most: int | None = None) -> int:
+        return self.store.count(self.scope, query, most)
 
     def count_by(self, query: Query[Any], by: Sequence[str | Spans]) -> dict[tuple[Any, ...], int]:
         return self.store.count_by(self.scope, query, by)

@@ -181,8 +181,8 @@ def rewritten(record: R, tenant: Tenant, **fields: Any) -> R:
         raise InvalidInput(f"that {record.shape.table} is not valid: {describe(error)}") from None
 
 
-def counted_page(tenant: Tenant, query: Query[R]) -> tuple[Page[R], int]:
-    """A page, and the total: counted for the first page, and passed on in the cursor."""
+def counted_page(tenant: Tenant, query: Query[R], most: int | None = None) -> tuple[Page[R], int]:
+    """A page, and the total: counted for the first page, up to `most`, and passed on in the cursor."""
     after, _, carried = (query.after or "").partition("~")
     page = tenant.find(replace(query, after=after or None))
     if re.fullmatch("[0-9]{1,18}", carried):
@@ -190,7 +190,7 @@ def counted_page(tenant: Tenant, query: Query[R]) -> tuple[Page[R], int]:
     elif page.next is None and not after:
         total = len(page.records)
     else:
-        total = tenant.count(query)
+        total = tenant.count(query, most)
     return replace(page, next=page.next and f"{page.next}~{total}"), total
 
 

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import TypeVar
 
@@ -83,10 +84,10 @@ class MemoryStore:
             within = OneOf(query.within, tuple({place[0] for place in query.places}))
             return stand_beside(query, self._living(scope, Query(query.record, (within, *query.where))))
 
-    def count(self, scope: Scope, query: Query[Record]) -> int:
+    def count(self, scope: Scope, query: Query[Record], most: int | None = None) -> int:
         with self._reading():
             check_filters(query.record, query.where)
-            return sum(1 for _ in self._living(scope, query))
+            return sum(1 for _ in islice(self._living(scope, query), most))
 
     def count_by(self, scope: Scope, query: Query[Record], by: Sequence[str | Spans]) -> dict[Row, int]:
         check_filters(query.record, query.where)

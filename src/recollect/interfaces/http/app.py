@@ -35,6 +35,7 @@ from recollect.interfaces.http.body_timeouts import BodyTimeouts
 from recollect.interfaces.http.client_address import Proxies, client_network
 from recollect.interfaces.http.counts import Counts, OwnCounts
 from recollect.interfaces.http.host_check import check_host, is_loopback
+from recollect.interfaces.http.kept_figures import KeptFigures
 from recollect.interfaces.http.limits import TRIES_BY_ACCOUNT, TRIES_BY_ADDRESS, Rates, RequestLimit, Usage
 from recollect.interfaces.http.log_lines import log_request
 from recollect.interfaces.http.metrics import CONTENT_TYPE, Metrics, RequestsInside
@@ -83,6 +84,7 @@ class Service:
         self.rates = Rates(counts=counts)
         self.usage = Usage(partial(keys.count_uses, core), counts)
         self.metrics = metrics or Metrics(RequestsInside(counts.requests_inside))
+        self.kept_figures = KeptFigures(self.threads)
         self.is_closing = False
 
     async def run(self, work: Callable[[], T], operation: Operation | None = None) -> T:

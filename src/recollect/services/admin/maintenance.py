@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice, product
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from pydantic import Field
 
@@ -279,10 +279,16 @@ def _check_kept(
     return _PARTLY if kept[0].start is None else f"has {len(kept)} of {wanted} vectors by MODEL"
 
 
+DoctorPart = Literal["presence", "index", "health", "kernel", "pending", "backups"]
+
+
 class DoctorRequest(Request):
     """Examine the store; with `fix`, repair what is derived."""
 
     fix: bool = Field(False, description="Rebuild indexes that have problems, and do pending work")
+    parts: list[DoctorPart] = Field(
+        default_factory=list, description="Examine only these parts; pending and backups are quick in any store"
+    )
 
 
 class DoctorFinding(Reply):
@@ -300,22 +306,26 @@ class Diagnosis(Reply):
 
 def doctor(tenant: Tenant, request: DoctorRequest) -> Diagnosis:
     """Find problems in the store and say what to do about each; with `fix`, do it."""
-    findings = _examined(tenant)
+    findings = _examined(tenant, request.parts)
     mended: list[str] = []
     if request.fix and not all(finding.well for finding in findings):
         try:
             mended = _repair(tenant, findings)
         except DamagedData as error:
             mended = [f"cannot be repaired: {error.message}"]
-        findings = _examined(tenant)
+        findings = _examined(tenant, request.parts)
     return Diagnosis(well=all(finding.well for finding in findings), findings=findings, mended=mended)
 
 
-def _examined(tenant: Tenant) -> list[DoctorFinding]:
-    """Every finding; a store too damaged to be queried is one, too."""
+def _examined(tenant: Tenant, parts: Sequence[DoctorPart]) -> list[DoctorFinding]:
+    """Every finding of these parts, or of all; a store too damaged to be queried is one, too."""
     findings = list(_machines(tenant))
     ailing = [finding for finding in findings if not finding.well]
-    for examine in (_presence, _index_state, _health, _kernel, _pending, _backups):
+    examined: dict[DoctorPart, Callable[[Tenant], Iterable[DoctorFinding]]] = {
+        "presence": _presence, "index": _index_state, "health": _health, "kernel": _kernel, "pending": _pending,
+        "backups": _backups,
+    }  # fmt: skip
+    for examine in [examined[part] for part in parts or examined]:
         try:
             findings += examine(tenant)
         except DamagedData as error:

@@ -149,6 +149,9 @@ class ListRequest(MemoryFilter):
     )
     forgotten: bool = Field(False, description="List what was forgotten instead")
     rolled_up: bool = Field(True, description="Also summaries of others; if not, only when asked for by kind or level")
+    count_at_most: int | None = Field(
+        None, ge=1, description="Stop counting for `total` there; `is_whole` says whether there are more"
+    )
 
 
 class MemoryLine(Reply):
@@ -178,6 +181,7 @@ class MemoryPage(PageReply[MemoryLine]):
 
     memories: list[MemoryLine]
     total: int
+    is_whole: bool = Field(True, description="Whether `total` counts all; not if it was to stop counting")
     notes: list[str] = Field(default_factory=list)
 
 
@@ -190,13 +194,16 @@ def list_memories(tenant: Tenant, request: ListRequest) -> MemoryPage:
     deleted: Literal["only", "no"] = "only" if request.forgotten else "no"
     query = Query(Memory, filters, (_ORDERS[request.order],), request.limit, request.after, deleted)
     notes: list[str] = []
+    most = request.count_at_most and request.count_at_most + 1
     try:
-        page, total = counted_page(tenant, query)
+        page, total = counted_page(tenant, query, most)
     except DamagedData:
-        page, total = readable_page(tenant, query, notes), tenant.count(query)
+        page, total = readable_page(tenant, query, notes), tenant.count(query, most)
     lines = [MemoryLine.of(memory) for memory in page.records if left_out_note(memory) is None]
     notes += [note for m in page.records if (note := left_out_note(m)) is not None]
-    return MemoryPage(memories=lines, next=page.next, total=total, notes=notes)
+    is_whole = request.count_at_most is None or total <= request.count_at_most
+    total = total if is_whole else total - 1
+    return MemoryPage(memories=lines, next=page.next, total=total, is_whole=is_whole, notes=notes)
 
 
 def readable_page(tenant: Tenant, query: Query[Memory], notes: list[str]) -> Page[Memory]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pydantic import Field
 
@@ -45,6 +45,7 @@ class ReviewRequest(Request):
     )
     limit: int = Field(50, ge=1, le=200, description="How many at most")
     after: QueryText | None = Field(None, description="The `next` of the page before")
+    count_all: bool = Field(True, description=f"Count for `total` also what is not ranked: beyond {MOST_RANKED:,}")
 
 
 class ReviewReasonView(Reply):
@@ -83,8 +84,10 @@ def review(tenant: Tenant, request: ReviewRequest) -> ReviewPage:
     filters = search_conditions(wanted, now(), evidence_only=True).filters()
     newest = Query(Memory, filters, (Order("id", descending=True),), MOST_RANKED)
     rows = tenant.select(newest, _RANKED_FIELDS)
-    waiting = tenant.count(newest) if len(rows) == MOST_RANKED else len(rows)
-    notes = [f"only the newest {MOST_RANKED:,} of {waiting:,} are ranked"] if waiting > len(rows) else []
+    most = None if request.count_all else MOST_RANKED + 1
+    waiting = tenant.count(newest, most) if len(rows) == MOST_RANKED else len(rows)
+    of = f" of {waiting:,}" if request.count_all else ""
+    notes = [f"only the newest {MOST_RANKED:,}{of} are ranked"] if waiting > len(rows) else []
     ranked = sorted(_ranked(tenant, rows), key=lambda one: (one.urgency, one.id), reverse=True)
     by_reason = Counter(reason.name for one in ranked for reason in one.reasons)
     if request.reason is not None:
@@ -108,6 +111,7 @@ def _place(after: str) -> tuple[float, str]:
 
 
 def _ranked(tenant: Tenant, rows: Sequence[tuple[str, int, int]]) -> Iterator[_Ranked]:
+    judged: dict[Any, tuple[float, list[Reason]]] = {}  # of ten thousand, most are alike in all that counts
     for start in range(0, len(rows), CHUNK):
         some = rows[start : start + CHUNK]
         ids = tuple(row[0] for row in some)
@@ -117,8 +121,12 @@ def _ranked(tenant: Tenant, rows: Sequence[tuple[str, int, int]]) -> Iterator[_R
             cited.setdefault(memory, Counter())[state] = number
         contradictions, dependents = _links(tenant, ids)
         for id, uses, priority in some:
-            found = reasons(Signals(uses, priority, contradictions[id], dependents[id], cited.get(id, {})))
-            yield _Ranked(urgency(found), id, found)
+            states = cited.get(id, {})
+            alike = (uses, priority, contradictions[id], dependents[id], tuple(sorted(states.items())))
+            if alike not in judged:
+                found = reasons(Signals(uses, priority, contradictions[id], dependents[id], states))
+                judged[alike] = (urgency(found), found)
+            yield _Ranked(judged[alike][0], id, judged[alike][1])
 
 
 def _links(tenant: Tenant, ids: tuple[str, ...]) -> tuple[Counter[str], Counter[str]]:

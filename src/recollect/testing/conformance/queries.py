@@ -333,6 +333,8 @@ class QueryRules:
         ):
             assert ids(store, acme, Query(Memory, where)) == list(expected)
             assert store.count(acme, Query(Memory, where)) == len(expected)
+            for most in (1, 2, 100):
+                assert store.count(acme, Query(Memory, where), most) == min(most, len(expected))
 
     def test_linked_asks_for_another_record_that_points_here(self, store: RecordStore, acme: Scope) -> None:
         stored(store, acme, *_three(acme))

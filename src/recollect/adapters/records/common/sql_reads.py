@@ -77,10 +77,11 @@ class SqlReads:
         unlisted = self.dialect.unlisted
         return [[*reversed(unlisted(before)), *unlisted(after)] for _, before, after in rows]
 
-    def count(self, scope: Scope, query: Query[Record]) -> int:
+    def count(self, scope: Scope, query: Query[Record], most: int | None = None) -> int:
         compiler = self.compiler()
         condition = compiler.where(scope, query, "t")
-        text = f"SELECT count(*) FROM {quoted(query.record.shape.table)} t WHERE {condition}"
+        text = f"FROM {quoted(query.record.shape.table)} t WHERE {condition}"
+        text = f"SELECT count(*) {text}" if most is None else f"SELECT count(*) FROM (SELECT 1 {text} LIMIT {most:d}) n"
         return int(self._read(scope, text, compiler.values)[0][0])
 
     def count_by(self, scope: Scope, query: Query[Record], by: Sequence[str | Spans]) -> dict[Row, int]:

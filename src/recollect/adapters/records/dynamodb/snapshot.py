@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from itertools import islice
 from typing import Any, TypeVar
 
 import apsw
@@ -150,9 +151,9 @@ class Snapshot:
     def select_each(self, scope: Scope, readings: Sequence[Reading]) -> list[list[Row]]:
         return [self.select(scope, query, fields) for query, fields in readings]
 
-    def count(self, scope: Scope, query: Query[Record]) -> int:
+    def count(self, scope: Scope, query: Query[Record], most: int | None = None) -> int:
         check_filters(query.record, query.where)
-        return sum(1 for _ in self._passing(scope, query))
+        return sum(1 for _ in islice(self._passing(scope, query), most))
 
     def count_by(self, scope: Scope, query: Query[Record], by: Sequence[str | Spans]) -> dict[Row, int]:
         check_filters(query.record, query.where)

@@ -105,10 +105,11 @@ class DynamoStore:
         check_beside(query)
         return self._following(scope.organization_id).beside(query)
 
-    def count(self, scope: Scope, query: Query[Record]) -> int:
+    def count(self, scope: Scope, query: Query[Record], most: int | None = None) -> int:
         check_filters(query.record, query.where)
         view = self._view(scope)
-        return view.settled(lambda: view.counted(query))
+        total = view.settled(lambda: view.counted(query))
+        return total if most is None else min(total, most)
 
     def count_by(self, scope: Scope, query: Query[Record], by: Sequence[str | Spans]) -> dict[Row, int]:
         check_filters(query.record, query.where)

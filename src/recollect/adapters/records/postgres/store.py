@@ -153,8 +153,8 @@ class PostgresStore(SqlReads):
             scope, [(self._members.narrowed(scope, query), fields) for query, fields in readings]
         )
 
-    def count(self, scope: Scope, query: Query[Record]) -> int:
-        return super().count(scope, self._members.narrowed(scope, query))
+    def count(self, scope: Scope, query: Query[Record], most: int | None = None) -> int:
+        return super().count(scope, self._members.narrowed(scope, query), most)
 
     def index_members(self, wanted: Sequence[MemberIndex]) -> None:
         with self.as_owner() as connection, tables_of.alone(connection):

@@ -31,7 +31,7 @@ def agent(context: PageContext) -> TemplateValues:
         "tools": tools.tools if tools else [],
         "runs": runs.runs if runs else [],
         "workspaces": workspaces.workspaces if workspaces else [],
-        "memories": context.call("list", agent=context.id, limit=8),
+        "memories": context.call("list", agent=context.id, limit=8, count_at_most=10_000),
     }
 
 

@@ -17,6 +17,8 @@ REVIEW_SIZES = ("20", "50", "100")
 STRONG_LIKENESS = 0.9  # below that, nothing is chosen for whoever reviews
 PERIODS = {"30": "30 days", "90": "90 days", "365": "a year"}
 MOST_BARS = 100
+KEPT_FROM = 20_000  # memories: below that, figures are counted for every visit
+MOST_COUNTED = 10_000
 HITS, MOST_HITS = 15, 100
 CITED_AT_ONCE = 30
 DEFAULT_HOPS, MOST_DRAWN = "2", 60
@@ -26,10 +28,12 @@ STATUSES = ("hypothesis", "verified", "published", "archived")
 
 
 def overview(context: PageContext) -> TemplateValues:
-    stats = context.call("stats")
+    counted = context.kept("stats", lambda stats: stats.memories > KEPT_FROM)
+    stats = counted.figures
     period = int(context.query("days")) if context.query("days") in PERIODS else 30
     by = "stored" if context.query("by") == "stored" else "happened"
-    days = context.call("activity", days=period, by=by).days
+    made = context.kept("activity", lambda activity: activity.days[-1].total > KEPT_FROM, days=period, by=by)
+    days = made.figures.days
     uses = [(day.date, day.accesses) for day in days]
     uses = weekly(uses) if period > MOST_BARS else uses
     return {
@@ -44,8 +48,9 @@ def overview(context: PageContext) -> TemplateValues:
         "activity": chart([date for date, _ in uses], [amount for _, amount in uses], bars=True),
         "kinds": slices(stats.kinds),
         "trust": [one for name in STATUSES for one in slices(stats.statuses) if one.name == name],
-        "waiting": context.call("list", statuses=["hypothesis"], rolled_up=False, limit=1).total,
-        "recent": context.call("list", limit=8, rolled_up=False).memories,
+        "waiting": context.call("list", statuses=["hypothesis"], rolled_up=False, limit=1, count_at_most=MOST_COUNTED),
+        "recent": context.call("list", limit=8, rolled_up=False, count_at_most=1).memories,
+        "counted_ago": int(max(counted.seconds_ago, made.seconds_ago)),
     }
 
 
@@ -74,7 +79,7 @@ def results(context: PageContext) -> TemplateValues:
     facts: TemplateValues = {"q": query, "by": by, "forgotten": forgotten, "limit": limit, "most": MOST_HITS}
     facts |= {"messages": messages}
     facts |= {"hits": [], "lines": [], "notes": [], "missed": None, "meant": [], "problem": None}
-    facts |= {"next": None, "total": 0, "wanted": wanted, "is_narrowed": bool(filters)}
+    facts |= {"next": None, "total": 0, "is_whole": True, "wanted": wanted, "is_narrowed": bool(filters)}
     try:
         if query and not forgotten:
             asked = {"query": query, "by": by, "limit": limit, **filters}
@@ -83,8 +88,9 @@ def results(context: PageContext) -> TemplateValues:
             context.learn_cited_names(one for hit in found.hits for one in hit.citations)
             facts |= _missed(context, wanted, asked) if wanted else {}
         else:
-            page = context.call("list", limit=30, after=context.query("after"), forgotten=forgotten, **filters)
-            facts |= {"lines": page.memories, "next": page.next, "total": page.total}
+            asked = {"after": context.query("after"), "forgotten": forgotten, **filters}
+            page = context.call("list", limit=30, count_at_most=MOST_COUNTED, **asked)
+            facts |= {"lines": page.memories, "next": page.next, "total": page.total, "is_whole": page.is_whole}
     except (InvalidInput, NotFound) as error:
         facts["problem"] = error
     return facts
@@ -183,13 +189,14 @@ def review(context: PageContext) -> TemplateValues:
     chosen: dict[str, Any] = {name: context.query(name).strip() for name in ("author", "session", "reason")}
     chosen |= {"kinds": context.queries("kinds"), "reason": chosen["reason"] if chosen["reason"] in REASONS else ""}
     size = context.query("size") if context.query("size") in REVIEW_SIZES else REVIEW_SIZES[0]
-    page = context.call("review.list", limit=int(size), after=context.query("after"), **chosen)
+    page = context.call("review.list", limit=int(size), after=context.query("after"), count_all=False, **chosen)
     cited = _evidence(context, [line.id for line in page.memories])
     return {
         "waiting": [(line, cited[line.id]) for line in page.memories],
         "next": page.next,
-        "total": page.total,
+        "total": min(page.total, MOST_COUNTED),
         "by_reason": [(name, page.by_reason[name]) for name in REASONS if page.by_reason.get(name)],
+        "is_whole": page.total <= MOST_COUNTED,
         "notes": page.notes,
         "kinds": list(KINDS),
         "chosen": chosen,

@@ -20,6 +20,7 @@ from recollect.catalogue import OPERATIONS, Operation, invoke
 from recollect.errors import Denied, NotFound, RecollectError, Unauthenticated
 from recollect.interfaces.http.app import COOKIE, PREFIX, Endpoint, Service
 from recollect.interfaces.http.console.templating import rendered
+from recollect.interfaces.http.kept_figures import Counted
 from recollect.services.access import keys as access
 from recollect.services.access.authorize import Principal, authorize
 from recollect.services.trust.citations import CitationView
@@ -127,6 +128,13 @@ class PageContext:
     def ask(self, operation: str, /, **fields: Any) -> Any:
         """The answer, or None where the visitor may not ask or there is nothing to ask."""
         return self.call(operation, **fields) if self.may(operation) else None
+
+    def kept(self, operation: str, is_large: Callable[[Any], bool], /, **fields: Any) -> Counted[Any]:
+        """As `call`, but of a large store what was counted lately, for the same part of it and the same zone."""
+        self.allowed(operation)
+        scope = self.principal.scope
+        key = (operation, scope.organization_id, scope.restriction, self.introduced.timezone, tuple(fields.items()))
+        return self.service.kept_figures.of(key, lambda: self.call(operation, **fields), is_large)
 
     def query(self, name: str, default: str = "") -> str:
         return self.request.query_params.get(name, default)

@@ -61,13 +61,12 @@ def cold(context: PageContext) -> TemplateValues:
 def backups(context: PageContext) -> TemplateValues:
     """The backups with what was proven of them, and what is owed: a backup, a drill, traces to be overwritten."""
     page = context.call("backup.list", limit=LISTED_AT_ONCE, after=context.query("after"))
-    diagnosis = context.ask("doctor")
+    diagnosis = context.ask("doctor", parts=["pending", "backups"])  # all of it reads the whole store
     return {
         "backups": page.backups,
         "next": page.next,
-        "findings": [one for one in diagnosis.findings if one.name == "backups"] if diagnosis else [],
+        "findings": [one for one in diagnosis.findings if one.name in ("backups", "erasure")] if diagnosis else [],
         "last_drill": max((one for one in page.backups if one.drill), key=lambda one: one.drilled_at, default=None),
-        "erasures_owed": context.call("stats").erasures_owed,
     }
 
 
