@@ -543,7 +543,7 @@ def refuse_writing(operation: Operation, fields: dict[str, Any]) -> None:
     is refused before anything is prepared for it, such as a file that is uploaded."""
     from recollect.errors import StoreReadOnly
 
-    if not operation.only_reads and fields.get("dry_run") is not True:
+    if (not operation.only_reads or fields.get("fix")) and fields.get("dry_run") is not True:
         raise StoreReadOnly(
             f"'{operation.command}' would write, and this memory was opened read-only",
             remedy="open it without readonly=True (on the command line: without --readonly), where it may be written",

@@ -205,7 +205,7 @@ def test_what_is_no_store_is_refused_and_makes_no_file(
 
 
 def test_an_address_of_a_service_or_of_nothing_we_know_says_what_to_do() -> None:
-    with pytest.raises(InvalidSettings, match=r"recollect\.connect"):
+    with pytest.raises(InvalidSettings, match="RECOLLECT_API_KEY"):
         recollect.open("http://127.0.0.1:7070")
     with pytest.raises(InvalidSettings, match="duckdb:///path"):
         recollect.open("mysql://host/db")

@@ -39,6 +39,7 @@ from recollect.domain.tenancy import ApiKey, Organization, User
 from recollect.domain.text.secret_formats import FORMATS, IBAN
 from recollect.domain.text.secrets import SecretPolicy
 from recollect.errors import DuplicateKey, InvalidSettings, NotFound, Unsupported, typed_os_errors
+from recollect.ports.keys import KeyService
 from recollect.ports.member_indexes import IndexesMembers, MemberIndex
 from recollect.ports.models import Embedder, LanguageModel
 from recollect.ports.partitions import Distributable, Partitioned
@@ -151,6 +152,7 @@ def open_for_command(
 def _client(core: Core, settings: Settings, prepare: Prepare) -> Recollect:
     from recollect.interfaces.client import Recollect
 
+    prepare = look_for_organization if settings.readonly else prepare
     return Recollect(core, Scope(settings.organization, settings.actor), prepare)
 
 
@@ -179,24 +181,21 @@ def build(
     from recollect.adapters.encryption.files import SealedFiles
     from recollect.adapters.local_folders import LocalFolders
 
-    if settings.readonly:
-        raise Unsupported("a store cannot be opened read-only yet", remedy="only a service can; leave readonly out")
     for kind in settings.kinds:
         define_kind(kind)
     keys = key_service(settings)
-    if own_store is not None:
-        store, index_folder, index_key = Opened(own_store)
-    else:
-        store, index_folder, index_key = record_store(settings.store, settings.postgres_upkeep, keys)
+    store, index_folder, index_key = _opened(settings, own_store, keys)
     try:
         if own_store is not None:
             store.migrate()
         embedders = embedders_of(settings, embedder, store)
         model = language_model if language_model is not None else language_model_of(settings.language_model)
         scope = Scope(settings.organization, settings.actor)
-        (prepare or ensure_organization)(store, scope)
+        prepared = look_for_organization if settings.readonly else prepare or ensure_organization
+        prepared(store, scope)
         vectors = vector_store(store, index_folder, settings, index_key, for_one_answer=for_one_answer)
-        _index_members(store, settings)
+        if not settings.readonly:
+            _index_members(store, settings)
         if isinstance(store, Partitioned):
             store.months_ahead, store.tools = settings.months_ahead, settings.postgres_tools
         if isinstance(store, Distributable):
@@ -219,7 +218,7 @@ def build(
         vectors,
         embedders,
         citation_lookup,
-        Journal(store),
+        Journal(store, readonly=settings.readonly),
         LocalFolders(file_of(settings.store) if own_store is None else None),
         keyring,
         objects,
@@ -245,8 +244,17 @@ def build(
         workspaces=WorkspaceLimits(settings.workspace_file_bytes, settings.workspace_files, settings.workspace_bytes),
         **{name: getattr(settings, name) for name in _AS_SET},
     )
-    finish_quietly(core.for_scope(scope))
+    if not settings.readonly:
+        finish_quietly(core.for_scope(scope))
     return core
+
+
+def _opened(settings: Settings, own_store: RecordStore | None, keys: KeyService | None) -> Opened:
+    if own_store is None:
+        return record_store(settings.store, settings.postgres_upkeep, keys, readonly=settings.readonly)
+    if settings.readonly:
+        raise Unsupported("a store that is handed in cannot be opened read-only", remedy="leave readonly out")
+    return Opened(own_store)
 
 
 _AS_SET = (
@@ -334,7 +342,7 @@ def _query_result(tenant: Tenant, cited: QueryCitation) -> QueryCitation:
 
 def with_background(core: Core, settings: Settings) -> Core:
     """The same core with background work started, unless the settings turn it off. Closing it ends the work."""
-    if not settings.background:
+    if not settings.background or settings.readonly:
         return core
     from recollect.app.background import Background, embedded_schedule
 
@@ -393,10 +401,16 @@ def ensure_organization(store: RecordStore, scope: Scope) -> None:
 
 def require_organization(store: RecordStore, scope: Scope) -> None:
     """Raise NotFound if there is no such organization; the default one is created when it is first used."""
-    id = scope.organization_id
-    if id == Settings.model_fields["organization"].default:
+    if scope.organization_id == Settings.model_fields["organization"].default:
         ensure_organization(store, scope)
-    elif not _is_there(store, scope):
+    else:
+        look_for_organization(store, scope)
+
+
+def look_for_organization(store: RecordStore, scope: Scope) -> None:
+    """Raise NotFound if there is no such organization, and create none; the default one need not be there."""
+    id = scope.organization_id
+    if id != Settings.model_fields["organization"].default and not _is_there(store, scope):
         known = store.tenants()
         more = f" and {len(known) - MOST_NAMED} more" if len(known) > MOST_NAMED else ""
         there = f"it has {', '.join(known[:MOST_NAMED])}{more}" if known else "it has none yet"

@@ -34,9 +34,17 @@ class Opened(NamedTuple):
     index_key: bytes | None = None
 
 
-def record_store(address: str, postgres_upkeep: str | None = None, key_service: KeyService | None = None) -> Opened:
+def record_store(
+    address: str,
+    postgres_upkeep: str | None = None,
+    key_service: KeyService | None = None,
+    *,
+    readonly: bool = False,
+) -> Opened:
     """The store that an address means. With a key service, fields that are declared encrypted are."""
     scheme = _scheme_of(address)
+    if readonly:
+        return _read_only(scheme, address, postgres_upkeep, key_service)
     if scheme not in _STORES:
         return Opened(_added_store(scheme, address))
     maker = _STORES[scheme]
@@ -206,6 +214,22 @@ def _sqlite(address: str, key_service: KeyService | None) -> Opened:
     return Opened(store, index, store.index_key())
 
 
+def _read_only(scheme: str, address: str, upkeep: str | None, key_service: KeyService | None) -> Opened:
+    """The same store, opened so that nothing is written."""
+    if _STORES.get(scheme) is _sqlite:
+        from recollect.adapters.records.sqlite.read_only import ReadOnlySqliteStore
+
+        path = path_of(address)
+        store = ReadOnlySqliteStore(path, master=_master(key_service))
+        return Opened(store, path.with_name(path.name + ".index"), store.index_key())
+    if _STORES.get(scheme) is _postgres:
+        return Opened(postgres_store(address, upkeep, key_service, readonly=True))
+    raise Unsupported(
+        f"a store at {scheme}:// cannot be opened read-only",
+        remedy="SQLite files, PostgreSQL and services can; else leave readonly out",
+    )
+
+
 def _master(key_service: KeyService | None) -> MasterKey | None:
     """A store in a file is encrypted as a whole, which needs the key itself."""
     from recollect.adapters.encryption.master_key import KeyAndPrevious, MasterKey
@@ -252,14 +276,16 @@ def _postgres(address: str, key_service: KeyService | None) -> Opened:
     return Opened(postgres_store(address, None, key_service))
 
 
-def postgres_store(address: str, upkeep: str | None = None, key_service: KeyService | None = None) -> PostgresStore:
+def postgres_store(
+    address: str, upkeep: str | None = None, key_service: KeyService | None = None, *, readonly: bool = False
+) -> PostgresStore:
     try:
         from recollect.adapters.records.postgres.store import PostgresStore
     except ImportError:
         raise MissingExtra(
             "the PostgreSQL driver is not installed", remedy="pip install 'recollect[postgres]'"
         ) from None
-    return PostgresStore(address, upkeep=upkeep, key_service=key_service)
+    return PostgresStore(address, upkeep=upkeep, key_service=key_service, readonly=readonly)
 
 
 def _dynamodb(address: str, key_service: KeyService | None) -> Opened:

@@ -45,6 +45,7 @@ def vector_store(
 
         sealing = {"background": False, "seal_rows": ONE_ANSWER_SEAL_ROWS} if for_one_answer else {}
         how: dict[str, Any] = {"key": index_key, "background": settings.background, **sealing}
+        how["readonly"] = settings.readonly
         return _each_truth(store, lambda truth: EmbeddedIndex(truth, index_folder, **how))
     from recollect.adapters.vectors.external.index import ExternalIndex
 
@@ -71,7 +72,7 @@ def _own_pgvector(store: RecordStore, settings: Settings) -> VectorStore:
     from recollect.adapters.vectors.pgvector import PgVectorStore
 
     assert isinstance(store, PostgresStore), "no other store has pgvector"
-    return PgVectorStore(store, background=settings.background)
+    return PgVectorStore(store, background=settings.background and not settings.readonly)
 
 
 def _no_pgvector() -> InvalidSettings:

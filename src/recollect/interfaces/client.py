@@ -24,12 +24,14 @@ from recollect.catalogue import (
     meant,
     refuse_writing,
 )
-from recollect.errors import InvalidInput
+from recollect.errors import InvalidInput, StoreBusy
 from recollect.ports.records import RecordStore, Scope
+from recollect.retry import retry
 from recollect.services.requests import checked_id
 from recollect.services.tenant import Core, Tenant
 from recollect.services.times import zone_for
 
+READ_AGAIN = 5
 Prepare = Callable[[RecordStore, Scope], None]
 Progress = bool | Callable[[int, int], None] | None
 """Whether to show a bar, or what to call with how much is done and how much there is."""
@@ -102,7 +104,9 @@ class Recollect:
         if self._core.readonly:
             refuse_writing(chosen, given)
         if progress is None or not chosen.progress:
-            return invoke(chosen, self._core, self._scope, given)
+            # Who only reads has no lock on a file: what others wrote over meanwhile is read again.
+            tries = READ_AGAIN if self._core.readonly else 0
+            return retry(lambda: invoke(chosen, self._core, self._scope, given), StoreBusy, tries=tries)
         from recollect.interfaces.progress import reporting
 
         with reporting(progress, chosen.summary) as report:

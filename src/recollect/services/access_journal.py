@@ -94,8 +94,10 @@ def new_salt() -> str:
 
 
 class Journal:
-    def __init__(self, store: RecordStore, *, flush_seconds: float = FLUSH_SECONDS) -> None:
+    def __init__(self, store: RecordStore, *, flush_seconds: float = FLUSH_SECONDS, readonly: bool = False) -> None:
+        """With `readonly` nothing is counted or logged: the store takes no writes."""
         self._store = store
+        self._readonly = readonly
         self._flush_seconds = flush_seconds
         self._notes: list[Note] = []
         self._lock = threading.Lock()
@@ -154,7 +156,9 @@ class Journal:
         self._add(scope, entry, tuple(ids) if scope.reading == "use" else ())
 
     def _add(self, scope: Scope, entry: AccessLog, ids: tuple[str, ...]) -> None:
-        if scope.reading == "poll" and entry.success:  # a page that stays open would fill the log with itself
+        if self._readonly or (
+            scope.reading == "poll" and entry.success
+        ):  # a page that stays open would fill the log with itself
             return
         with self._lock:
             self._notes.append((scope, entry, ids))

@@ -37,7 +37,7 @@ from recollect.adapters.postgres.pooler import (
     refuse_statement_mode,
     share,
 )
-from recollect.errors import Closed, InvalidInput, RecollectError, StoreBusy, Unavailable
+from recollect.errors import Closed, InvalidInput, RecollectError, StoreBusy, StoreReadOnly, Unavailable
 from recollect.ports.vectors import VectorHit
 from recollect.retry import Retry
 
@@ -105,9 +105,16 @@ class Database:
         upkeep: str | None = None,
         patience_seconds: float = BUSY_SECONDS,
         tries: int = TRIES,
+        readonly: bool = False,
     ) -> None:
+        """With `readonly` the server refuses whatever a session would write."""
+        self.readonly = readonly
         self.conninfo, self.label, pooling = read_address(address)
-        self.upkeep = self if upkeep is None else Database(upkeep, patience_seconds=patience_seconds, tries=tries)
+        self.upkeep = (
+            self
+            if upkeep is None
+            else Database(upkeep, patience_seconds=patience_seconds, tries=tries, readonly=readonly)
+        )
         self.is_pooled = pooling == "transaction"
         self._may_be_pooled, self._holds_transactions = pooling in (None, "transaction"), False
         self._patience_seconds = patience_seconds
@@ -135,6 +142,8 @@ class Database:
             self.is_pooled = is_between(connection)
         if not self.is_pooled:
             connection.execute(FOR_THE_SESSION)
+            if self.readonly:
+                connection.execute("SET default_transaction_read_only = on")
             connection.prepared_max = MOST_PREPARED
             return
         share(connection)
@@ -167,6 +176,8 @@ class Database:
         """Runs the work in one transaction, again if it failed in a way that passes. `is_bulk` where it copies rows,
         which cannot be done in a flight.
         """
+        if self.readonly:
+            raise opened_read_only()
         begin = self._begin_writing(tenant) if self.is_distributed else self._begin_writing_quickly(tenant, by_key)
         with self._place_among_writers(tenant):
             return self._persistently(lambda: self._write_once(begin, work, is_bulk=is_bulk))
@@ -201,6 +212,8 @@ class Database:
 
     def own(self, work: Callable[[Connection], T]) -> T:
         """Runs the work in one transaction as the user of the address: for tables that are not tenants' records."""
+        if self.readonly:
+            raise opened_read_only()
         return self._persistently(lambda: self._write_once([ReadStatement("BEGIN"), ReadStatement(_NUMBER)], work))
 
     def _settled(self) -> Sequence[str]:
@@ -398,6 +411,13 @@ class Database:
                     name=f"recollect {self.label}",
                 )
             return self._pool
+
+
+def opened_read_only() -> StoreReadOnly:
+    return StoreReadOnly(
+        "this memory was opened read-only, and nothing can be written to it",
+        remedy="open it without readonly=True (on the command line: without --readonly), where it may be written",
+    )
 
 
 def _drain(flight: psycopg.Pipeline) -> None:

@@ -15,9 +15,17 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from recollect.adapters.postgres.connection import APP, Connection, Database, NearStatement, ReadStatement
+from recollect.adapters.postgres.connection import (
+    APP,
+    Connection,
+    Database,
+    NearStatement,
+    ReadStatement,
+    opened_read_only,
+)
 from recollect.adapters.postgres.halfvec import half
 from recollect.adapters.postgres.pooler import POOLED
+from recollect.adapters.records.common import ddl, migrations
 from recollect.adapters.records.common.bulk_transaction import (
     BulkTransaction,
     CountStatement,
@@ -57,13 +65,23 @@ from recollect.adapters.records.postgres.vectors import (
     FACET_COLUMNS,
     PostgresVectors,
     no_vectors,
+    offered,
     prepare,
     stored_vectors,
 )
 from recollect.domain.audit import AccessLog
 from recollect.domain.memory import Embedding
 from recollect.domain.record import RECORDS, Record, now
-from recollect.errors import Closed, Conflict, DamagedData, DuplicateKey, InvalidInput, NotFound, WrongKey
+from recollect.errors import (
+    Closed,
+    Conflict,
+    DamagedData,
+    DuplicateKey,
+    InvalidInput,
+    NotFound,
+    StoreReadOnly,
+    WrongKey,
+)
 from recollect.ports.keys import KeyService
 from recollect.ports.member_indexes import MemberIndex
 from recollect.ports.partitions import Machine, Partition
@@ -87,12 +105,19 @@ class PostgresStore(SqlReads):
     facet_columns: Mapping[str, str] = FACET_COLUMNS
     embedding_tables: Sequence[str] = ()
 
-    def __init__(self, address: str, *, upkeep: str | None = None, key_service: KeyService | None = None) -> None:
+    def __init__(
+        self,
+        address: str,
+        *,
+        upkeep: str | None = None,
+        key_service: KeyService | None = None,
+        readonly: bool = False,
+    ) -> None:
         """`upkeep` is the address for the login that owns the tables, if `address` is for one that only serves."""
         self.data_keys = DataKeys(self, key_service, self._write)
         super().__init__(FieldCipher(self.data_keys))
         self._reading = RecordReading(self.codec, self.data_keys, self._cipher)
-        self.database = Database(address, upkeep=upkeep)
+        self.database = Database(address, upkeep=upkeep, readonly=readonly)
         self._ahead = (0, 0)
         self._text = TextSearch(self.database, self.compiler, self._cipher)
         self._members = MemberSearch(self.database)
@@ -122,6 +147,8 @@ class PostgresStore(SqlReads):
             return [id for (id,) in connection.execute('SELECT id FROM "organization" ORDER BY id')]
 
     def transact(self, scope: Scope, steps: Sequence[Step]) -> Committed:
+        if self.database.readonly:
+            raise opened_read_only()
         self._look_ahead()
         return self.data_keys.transact(scope, list(steps))
 
@@ -162,6 +189,9 @@ class PostgresStore(SqlReads):
         self._members.indexed = frozenset((one.record, one.field) for one in wanted)
 
     def migrate(self) -> list[str]:
+        if self.database.readonly:
+            self._look()
+            return []
         connection = self.database.upkeep.connect()
         try:
             with self.database.translated_errors(), tables_of.alone(connection):
@@ -177,6 +207,21 @@ class PostgresStore(SqlReads):
             connection.close()
         self._ahead = _this_month(), tables_of.MONTHS_AHEAD
         return applied
+
+    def _look(self) -> None:
+        """What `migrate` finds out, without changing anything: a store that is not up to date is refused."""
+        with self.as_owner() as connection:
+            self.database.is_distributed = cluster.is_distributed(connection)
+            made = connection.execute("SELECT to_regclass('recollect_migrations')").fetchall() != [(None,)]
+            done = ddl.recorded(tables_of.running(connection)) if made else {}
+            if done != {one.number: one.checksum for one in migrations.migrations()}:
+                raise StoreReadOnly(
+                    f"{self.database.label} is of another version of Recollect, and must be written to be brought up",
+                    remedy="open it once without readonly=True: `recollect migrate --store …`",
+                )
+            columns = "SELECT 1 FROM pg_attribute WHERE attrelid = 'embedding'::regclass AND attname = '_halfvec'"
+            self.has_vectors = offered(connection) and bool(connection.execute(columns).fetchall())
+            self.embedding_tables = tables_of.pieces(connection, "embedding")
 
     def _remarks(self) -> tuple[Remark, ...]:
         remarks = [check_logins(self.database)]

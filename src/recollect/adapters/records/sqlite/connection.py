@@ -11,7 +11,7 @@ import ctypes
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 from pathlib import Path
@@ -77,15 +77,29 @@ class _ExtensionVfs(apsw.VFS):
         return int(ctypes.CDLL(filename, mode=mode)._handle)
 
 
-def connect(path: Path, *, writable: bool, vfs: str | None = None, key: PageKey | None = None) -> apsw.Connection:
-    """A connection with what every one of ours has. With a key its pages are authenticated, and need no checksums."""
+def connect(
+    path: Path,
+    *,
+    writable: bool,
+    vfs: str | None = None,
+    key: PageKey | None = None,
+    untouched: Mapping[str, int] | None = None,
+) -> apsw.Connection:
+    """A connection with what every one of ours has. With a key its pages are authenticated, and need no checksums.
+
+    `untouched` are the options of an address under which SQLite writes nothing, nor what belongs to the file.
+    """
     _refuse_scrap(path)
     flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_URI | (apsw.SQLITE_OPEN_CREATE if writable else 0)
+    if untouched is not None:
+        flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
     try:
         if writable and vfs is None and path.parent.is_dir() and not path.exists():
             make_private(path)  # the log and its index get the mode of the file
         connection = apsw.Connection(
-            address(path), flags=flags, vfs=vfs or (checksum_vfs() if key is None else ENCRYPTED_VFS)
+            address(path, **(untouched or {})),
+            flags=flags,
+            vfs=vfs or (checksum_vfs() if key is None else ENCRYPTED_VFS),
         )
     except apsw.CantOpenError as error:
         raise StoreError(
@@ -308,7 +322,7 @@ class Readers:
                 return self._idle.pop()
         with translated_errors(self._path):
             try:
-                connection = connect(self._path, writable=False, vfs=self._vfs, key=self._key)
+                connection = self._made()
                 # The one who writes moves the log, after looking at it (see sqlite_keeping).
                 connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
                 checksummed(connection, self._path, self._key)
@@ -316,6 +330,9 @@ class Readers:
                 self._check()  # it may have another key by now
                 raise
             return connection
+
+    def _made(self) -> apsw.Connection:
+        return connect(self._path, writable=False, vfs=self._vfs, key=self._key)
 
     def _give_back(self, connection: apsw.Connection) -> None:
         """Nobody else may come into a transaction that was not ended (by an error, or Ctrl-C): closing ends it."""

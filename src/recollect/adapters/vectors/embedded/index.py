@@ -64,6 +64,7 @@ class EmbeddedIndex:
         folder: Path | None,
         *,
         key: bytes | None = None,
+        readonly: bool = False,
         background: bool = True,
         seal_rows: int = SEAL_ROWS,
         exact_values: int = EXACT_VALUES,
@@ -72,7 +73,7 @@ class EmbeddedIndex:
         self._truth = truth
         self._exact_values = exact_values
         self._candidates = candidates
-        self._folder = SegmentFolder(folder, key)
+        self._folder = SegmentFolder(folder, key, readonly=readonly)
         self._state = IndexState(self._folder, seal_rows)
         self._lock = threading.Lock()
         self._writer = threading.Lock()
@@ -80,7 +81,7 @@ class EmbeddedIndex:
             "recollect.index", self._keep_up, complaint="maintenance of the vector index failed"
         )
         self._stopping = self._upkeep.stopping
-        self._background = background
+        self._background = background and not readonly
         self._many_dead = False
 
     def kernel(self) -> str:

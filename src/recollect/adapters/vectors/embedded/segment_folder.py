@@ -62,9 +62,10 @@ def _preference(segment: Segment) -> tuple[int, int, bool, int]:
 class SegmentFolder:
     """One folder. Without a path nothing is shared or kept: segments live in memory."""
 
-    def __init__(self, path: Path | None, key: bytes | None = None) -> None:
+    def __init__(self, path: Path | None, key: bytes | None = None, *, readonly: bool = False) -> None:
         self.path = path
         self._key = key
+        self._readonly = readonly
         self._lock = FolderLock(path) if path is not None else None
 
     def stamp(self) -> int:
@@ -110,6 +111,8 @@ class SegmentFolder:
 
     def discard(self, path: Path, inode: int | None = None) -> None:
         """Delete a segment that must not be used; with `inode`, only if it is still that very file."""
+        if self._readonly:
+            return
         with contextlib.suppress(OSError):  # read-only or on Windows still mapped: it stays unused
             if inode is None or path.stat().st_ino == inode:
                 path.unlink()
@@ -117,6 +120,9 @@ class SegmentFolder:
     @contextlib.contextmanager
     def lock(self) -> Iterator[bool]:
         """Whether we may write; never waits."""
+        if self._readonly:
+            yield False
+            return
         if self._lock is None:
             yield True
             return
