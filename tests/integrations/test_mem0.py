@@ -18,7 +18,6 @@ import recollect
 from recollect.errors import NotFound
 from recollect.integrations import mem0
 from recollect.integrations.mem0 import AsyncMemory, Memory, MemoryClient
-from serving import served
 
 REAL = json.loads(Path(__file__).with_name("mem0_2_2_1.json").read_text())
 ALICE = {"user_id": "alice"}
@@ -208,8 +207,9 @@ def test_async_and_after_a_restart(tmp_path: Path) -> None:
         assert "fact zero" in texts(again.get_all(filters=ALICE))
 
 
-def test_the_platforms_client_on_a_service(tmp_path: Path) -> None:
-    with served(tmp_path) as (url, key), MemoryClient(api_key=key, host=url) as client:
+def test_the_platforms_client_on_a_service(service: tuple[str, str]) -> None:
+    url, key = service
+    with MemoryClient(api_key=key, host=url) as client:
         added = client.add([{"role": "user", "content": "I prefer tea over coffee."}], user_id="alice")
         client.add("raw", user_id="alice", agent_id="bot", infer=False, metadata={"n": 1})
         assert client.get_all(filters=ALICE, page=1, page_size=1)["count"] == 2

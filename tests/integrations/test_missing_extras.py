@@ -12,6 +12,7 @@ import pytest
     ("module", "package", "extra"),
     [
         ("langgraph", "langgraph", "langgraph"),
+        ("langchain", "langchain_core", "langchain"),
         ("openai_agents", "agents", "openai-agents"),
         ("anthropic_memory", "anthropic", "anthropic"),
         ("google_adk", "google.adk", "google-adk"),
