@@ -20,6 +20,7 @@ MOST_BARS = 100
 KEPT_FROM = 20_000  # memories: below that, figures are counted for every visit
 MOST_COUNTED = 10_000
 HITS, MOST_HITS = 15, 100
+PALETTE_HITS, LONGEST_TYPED = 6, 500
 CITED_AT_ONCE = 30
 DEFAULT_HOPS, MOST_DRAWN = "2", 60
 MESSAGES = {"": None, "yes": True, "no": False}
@@ -115,6 +116,15 @@ def _text_of(context: PageContext, id: str) -> str:
         return str(context.call("history", id=id).entries[-1].text)
     except NotFound:
         return ""
+
+
+def palette(context: PageContext) -> TemplateValues:
+    """What the command palette finds: memories by recall, and saved searches by their name."""
+    query = context.query("q").strip()[:LONGEST_TYPED]
+    hits = context.call("recall", query=query, limit=PALETTE_HITS, include_messages=False).hits if query else []
+    saved = context.call("user.searches").searches if context.principal.key.user_id is not None else []
+    named = [one for one in saved if query.casefold() in one.name.casefold()]
+    return {"q": query, "hits": hits, "saved": named[:PALETTE_HITS]}
 
 
 def memory(context: PageContext) -> TemplateValues:
@@ -246,6 +256,7 @@ PAGES = (
     Page("", "overview.html", "stats", overview),
     Page("/search", "search.html", "recall", search),
     Page("/search/results", "results.html", "recall", results),
+    Page("/palette", "palette.html", "recall", palette),
     Page("/memories/{id}", "memory.html", "show", memory),
     Page("/memories/{id}/graph", "graph.html", "relations.graph", graph),
     Page("/memories/{id}/near", "near.html", "recall", near),

@@ -487,6 +487,7 @@
     j: () => step(1),
     k: () => step(-1),
     n: () => $('a[rel="next"]')?.click(),
+    ".": () => window.recollect.palette("> "),
     t: switchTheme,
   };
 

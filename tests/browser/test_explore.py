@@ -1,0 +1,55 @@
+"""Finding one's way by keyboard, drawing and time: the command palette, the graph, the timeline, export and import."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+AXE = Path(__file__).parents[2] / ".node/axe/node_modules/axe-core/axe.min.js"
+
+
+def complaints_of_axe(page: Any) -> list[str]:
+    page.add_script_tag(content=AXE.read_text())
+    found = page.evaluate(
+        "axe.run().then(r => r.violations.map(v => v.id + ': ' + v.nodes.map(n => n.html).join(' ')))"
+    )
+    return [str(one) for one in found]
+
+
+def test_the_palette_finds_pages_memories_and_what_can_be_done(visit: Any) -> None:
+    page = visit("/review", bypass_csp=True)
+    page.keyboard.press("Control+k")
+    palette = page.get_by_role("dialog", name="Command palette")
+    palette.get_by_role("combobox").fill("aud")
+    assert palette.get_by_role("option", selected=True).inner_text().startswith("Audit")
+    palette.get_by_role("combobox").fill("billing pool")
+    hit = palette.get_by_role("group", name="Memories").get_by_role("option", name="The billing pool has 20").first
+    hit.wait_for()
+    assert complaints_of_axe(page) == []
+    hit.click()
+    page.wait_for_url("**/console/memories/*")
+    page.goto("/console/review")
+    page.keyboard.press("j")
+    page.keyboard.press(".")
+    line = palette.get_by_role("group", name="On the selected line")
+    assert line.get_by_role("option", name="Reject").count() == 1
+    page.keyboard.press("Escape")
+    assert not palette.is_visible()
+    assert page.evaluate("document.activeElement.matches('.review > li.at')")
+
+
+def test_the_palette_offers_a_reader_nothing_that_changes(visit: Any) -> None:
+    page = visit("/review", who="priya", viewport={"width": 390, "height": 844})
+    page.keyboard.press("j")
+    page.keyboard.press("Control+k")
+    palette = page.get_by_role("dialog", name="Command palette")
+    palette.get_by_role("combobox").fill(">")
+    said = palette.get_by_role("option").all_inner_texts()
+    assert said
+    assert not [one for one in said if "Approve" in one or "Reject" in one]
+    palette.get_by_role("combobox").fill("alert owned")
+    palette.get_by_role("option", name='<script>alert("owned")</script>').wait_for()
+    assert palette.get_by_role("option", name="Audit").count() == 0
+    box = palette.bounding_box()
+    assert box["x"] >= 0
+    assert box["x"] + box["width"] <= 390
