@@ -85,14 +85,13 @@ def _led(file: Path, link: re.Match[str]) -> str:
 
 
 def navigation(index: str) -> list[dict[str, object]]:
-    """Sections and pages as docs/index.md lists them; what stands before its first heading is the first section."""
+    """Sections and pages as docs/index.md lists them: its headings, and under each the pages it links to."""
     sections: dict[str, list[dict[str, str]]] = {}
     for part in re.split(r"^## ", index, flags=re.MULTILINE):
         heading = part.partition("\n")[0].strip()
-        name = "Overview" if heading.startswith("#") else heading
         for title, path in NAMED.findall(part):
             if not path.startswith(".."):
-                sections.setdefault(name, []).append({title[0].upper() + title[1:]: path})
+                sections.setdefault(heading, []).append({title[0].upper() + title[1:]: path})
     return [{"Recollect": "index.md"}, *({name: pages} for name, pages in sections.items())]
 
 

@@ -33,6 +33,8 @@ DOCS = CHECKOUT / "docs"
 REFERENCE = DOCS / "reference"
 PAGES = [*sorted(CHECKOUT.glob("*.md")), *sorted(DOCS.rglob("*.md"))]
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
+# What a new user reads first runs with the real embedding model, the rest with the instant one.
+REAL_MODEL = {"README.md", "chat-agent.md", "coding-agent.md"}
 STEP = re.compile(r"`((?:\w+/)*\w+\.py):(\w+)`")
 
 
@@ -57,10 +59,18 @@ def _has_examples(page: Path) -> bool:
     return any(language in ("python", "console") for _, language, _ in runner.blocks(page.read_text()))
 
 
+@pytest.fixture(scope="module")
+def chat() -> Iterator[dict[str, str]]:
+    """What the tutorials read from the environment: where a language model is."""
+    with _loaded(Path(__file__).with_name("chat_endpoint.py")).serving() as address:
+        yield {"OPENAI_BASE_URL": address, "OPENAI_API_KEY": "none", "CHAT_MODEL": "scripted"}
+
+
 @pytest.mark.parametrize("page", [page for page in PAGES if _has_examples(page)], ids=_name)
-def test_the_examples_of_a_page_run_as_shown(page: Path, tmp_path: Path) -> None:
+def test_the_examples_of_a_page_run_as_shown(page: Path, tmp_path: Path, chat: dict[str, str]) -> None:
     surroundings = {name: value for name, value in os.environ.items() if not name.startswith("RECOLLECT_")}
-    if page.name != "README.md":  # the README with the real model, the rest with the instant one
+    surroundings |= chat
+    if page.name not in REAL_MODEL:
         surroundings["RECOLLECT_EMBEDDER__PROVIDER"] = "hash"
     command = [sys.executable, "-W", "error", str(runner.__file__), str(page)]
     with scripted_model() as model:  # for the clients of model providers, which read their address here
