@@ -869,7 +869,7 @@ class Recollect:
         self,
         *,
         fix: bool = False,
-        parts: builtins.list[Literal["presence", "index", "health", "pending", "backups"]] = ...,
+        parts: builtins.list[Literal["presence", "index", "health", "kernel", "pending", "backups"]] = ...,
     ) -> Diagnosis:
         """Find problems in the store; with fix, repair them."""
 
