@@ -30,6 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from recollect.adapters.models.recent_questions import RecentQuestions
+from recollect.adapters.models.silent_onnxruntime import silent_onnxruntime
 from recollect.adapters.models.wordpiece import bert_uncased, forget_words
 from recollect.errors import DamagedData, EmbedderFailed, InvalidInput, MissingExtra
 from recollect.ports.models import Vectors
@@ -251,14 +252,7 @@ def _unit(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def _session(weights: Path, threads: int, spin: bool, *, is_fused: bool) -> InferenceSession:
-    try:
-        import onnxruntime
-    except ImportError as missing:
-        raise MissingExtra(
-            "The default embedder needs onnxruntime.",
-            remedy="pip install onnxruntime, or configure another embedder",
-            package="onnxruntime",
-        ) from missing
+    onnxruntime = silent_onnxruntime()
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
@@ -267,7 +261,8 @@ def _session(weights: Path, threads: int, spin: bool, *, is_fused: bool) -> Infe
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     # At load 7 on 2 cores: 28 texts/s and 13 s of processor time without busy waiting, 19 and 19 s with it.
     options.add_session_config_entry("session.intra_op.allow_spinning", "1" if spin else "0")
-    return onnxruntime.InferenceSession(str(weights), options, providers=["CPUExecutionProvider"])
+    session: InferenceSession = onnxruntime.InferenceSession(str(weights), options, providers=["CPUExecutionProvider"])
+    return session
 
 
 def _runtime_errors() -> tuple[type[Exception], ...]:

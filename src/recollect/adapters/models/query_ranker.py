@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from recollect.adapters.models.silent_onnxruntime import silent_onnxruntime
 from recollect.adapters.models.wordpiece import bert_uncased
 from recollect.errors import EmbedderFailed
 
@@ -53,8 +54,7 @@ class QueryRanker:
         return np.asarray(session.run(None, feed)[0], np.float32)[:, 0]
 
     def _load(self) -> InferenceSession:
-        import onnxruntime
-
+        onnxruntime = silent_onnxruntime()
         with self._loading:
             if self._session is None:
                 options = onnxruntime.SessionOptions()
