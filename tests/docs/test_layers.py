@@ -36,7 +36,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     "app": {"adapters", "interfaces", "services", "ports", "domain", "settings", "settings_files", "background_thread"},
     "testing": {"adapters", "app", "catalogue", "services", "ports", "domain", "settings", ""},
-    "integrations": {"retry", ""},  # else only the operations of an open memory; the package, to open one
+    # Else only the operations of an open memory; the package, to open one, and of the domain what filters mean.
+    "integrations": {"retry", "domain", ""},
     "": {"integrations", "interfaces", "app", "domain", "settings"},
     "__main__": {"interfaces"},
 }

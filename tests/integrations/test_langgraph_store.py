@@ -69,9 +69,19 @@ def plain(result: Any) -> Any:
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.lists(operations, min_size=1, max_size=6), max_size=8))
 def test_any_batch_gives_what_the_reference_gives(batches: list[list[Any]]) -> None:
+    as_the_reference(batches, as_memories=False)
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.lists(st.lists(operations, min_size=1, max_size=6), max_size=8))
+def test_any_batch_of_items_that_are_memories_does_too(batches: list[list[Any]]) -> None:
+    as_the_reference(batches, as_memories=True)
+
+
+def as_the_reference(batches: list[list[Any]], *, as_memories: bool) -> None:
     reference = InMemoryStore()
     with recollect.open("memory://", embedder="hash") as mem:
-        ours = RecollectStore(mem)
+        ours = RecollectStore(mem, as_memories=as_memories)
         for batch in batches:
             for name in [name for name, items in reference._data.items() if not items]:
                 del reference._data[name]  # it lists namespaces that were only asked for, or are empty again

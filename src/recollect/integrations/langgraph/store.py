@@ -25,6 +25,7 @@ from langgraph.store.base import (
 )
 
 from recollect.errors import InvalidInput
+from recollect.integrations.langgraph.memory_items import MemoryItems, Owner
 
 if TYPE_CHECKING:
     from recollect.domain.record import Json
@@ -37,12 +38,29 @@ class RecollectStore(BaseStore):
 
     supports_ttl = True
 
-    def __init__(self, mem: Recollect, *, fields: Sequence[str] = ("$",), ttl: TTLConfig | None = None) -> None:
+    def __init__(
+        self,
+        mem: Recollect,
+        *,
+        fields: Sequence[str] = ("$",),
+        ttl: TTLConfig | None = None,
+        as_memories: bool = False,
+        user: Owner = None,
+    ) -> None:
+        """With `as_memories`, items are memories: recalled, cited and trusted like the rest, and memories are found
+        here. `user` is who they belong to: an id, or a function that tells it from a namespace.
+        """
+        if user is not None and not as_memories:
+            raise InvalidInput("only memories belong to a user", remedy="give as_memories=True")
+        self._mem = mem
         self._items = mem.item
+        self._memories = MemoryItems(mem, user) if as_memories else None
         self._fields = tuple(fields)
         self.ttl_config = ttl
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
+        if self._memories is not None:
+            return self._on_memories(self._memories, list(ops))
         puts: list[Json] = []
         results: list[Result] = []
         for op in ops:
@@ -55,11 +73,30 @@ class RecollectStore(BaseStore):
             self._items.put_many([*puts])
         return results
 
+    def _on_memories(self, memories: MemoryItems, ops: list[Op]) -> list[Result]:
+        results: list[Result] = []
+        for op in ops:
+            if isinstance(op, PutOp):
+                results.append(None)
+            elif isinstance(op, GetOp):
+                results.append(memories.get(op))
+            elif isinstance(op, SearchOp):
+                results.append(memories.search(op, by_meaning=bool(self._fields)))
+            elif isinstance(op, ListNamespacesOp):
+                results.append(memories.namespaces(op))
+            else:
+                raise _unknown(op)
+        puts = [(op, self._texts(op) if op.value is not None else {}) for op in ops if isinstance(op, PutOp)]
+        memories.put(puts)
+        return results
+
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
         return await asyncio.to_thread(self.batch, list(ops))
 
     def sweep_ttl(self) -> int:
         """Delete the items whose time is up; they are not shown even before."""
+        if self._memories is not None:
+            return self._mem.sweep().expired
         return self._items.sweep().expired
 
     def _put(self, op: PutOp) -> Json:
@@ -105,9 +142,13 @@ class RecollectStore(BaseStore):
                 offset=op.offset,
             )
             return [tuple(labels) for labels in page.namespaces]
-        raise InvalidInput(
-            f"this store does not support {type(op).__name__}", remedy="use get, put, search, list_namespaces"
-        )
+        raise _unknown(op)
+
+
+def _unknown(op: Op) -> InvalidInput:
+    return InvalidInput(
+        f"this store does not support {type(op).__name__}", remedy="use get, put, search, list_namespaces"
+    )
 
 
 def _item(found: ItemView) -> Item:
