@@ -316,7 +316,8 @@ def _data(mem: Any, chance: random.Random, folder: Path) -> dict[str, str]:
     _add(mem, folder / "sales.csv", [columns, *orders[:1200]])
     rows = [[*row, chance.choice(("web", "shop"))] for row in orders]
     sales = _add(mem, folder / "sales.csv", [[*columns, "channel"], *rows], description="Orders, a row each")
-    wide: list[list[object]] = [[f"measure_{number}" for number in range(200)], *([chance.random()] * 200 for _ in range(40))]
+    wide: list[Sequence[object]] = [[f"measure_{number}" for number in range(200)]]
+    wide += [[chance.random()] * 200 for _ in range(40)]
     _add(mem, folder / "wide.csv", wide)
     _add(mem, folder / "ragged.csv", [["a", "b"], *([n, 2 * n] for n in range(200)), [1, 2, 3, 4], [5, 6]])
     question = "Total amount by region"

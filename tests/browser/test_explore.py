@@ -53,3 +53,35 @@ def test_the_palette_offers_a_reader_nothing_that_changes(visit: Any) -> None:
     box = palette.bounding_box()
     assert box["x"] >= 0
     assert box["x"] + box["width"] <= 390
+
+
+def test_a_graph_shows_the_evidence_and_grows_where_it_is_expanded(visit: Any, filled: Any) -> None:
+    page = visit(f"/memories/{filled.ids['memory']}/graph?hops=1", bypass_csp=True)
+    squares, memories = page.locator("#drawing a.evidence"), page.locator("#drawing a.memory")
+    assert squares.count() == 3  # Priya and the file; Jonas, on whom all others rest, once
+    assert page.locator("#drawing a.evidence.broken").count() == 1
+    assert page.locator("#drawing path.contradicts").count() == page.locator("[data-type=contradicts]").count() == 1
+    proof = page.locator('meta[name="recollect-proof"]').get_attribute("content")
+    other = page.locator("[data-node]").nth(1).get_attribute("data-node")
+    headers = {"x-recollect-csrf": proof}
+    made = page.request.post("/v1/memories", data={"content": "it has a neighbour"}, headers=headers)
+    link = {"to": made.json()["id"], "type": "replaces"}
+    page.request.post(f"/v1/memories/{other}/links", data=link, headers=headers)
+    page.reload()
+    before = memories.count()
+    page.locator(f'#drawing a[data-at="{other}"]').focus()
+    page.keyboard.press("e")
+    page.wait_for_url(f"**expand={other}")
+    assert memories.count() == before + 1
+    assert page.locator("#drawing path.replaces").count() == 1
+    assert page.evaluate("document.activeElement.dataset.at") == other
+    assert page.locator('[data-hops="0"]').get_attribute("data-node") == filled.ids["memory"]
+    assert complaints_of_axe(page) == []
+    page.get_by_role("link", name="evidence", exact=True).click()
+    page.wait_for_url("**evidence=no*")
+    assert squares.count() == 0
+    page.locator("#nodes").get_by_role("link", name="The database allows 200 connections").first.click()
+    page.wait_for_url("**/graph?*")
+    page.request.post(f"/v1/memories/{made.json()['id']}/forget", data={}, headers=headers)
+    page.goto(f"/console/memories/{filled.ids['memory']}/graph?hops=1&expand={made.json()['id']}")
+    assert page.get_by_role("heading", name="Graph").is_visible()

@@ -7,7 +7,7 @@ page takes two statements per thousand that wait, and a few more.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from pydantic import Field
@@ -121,7 +121,7 @@ def _ranked(tenant: Tenant, rows: Sequence[tuple[str, int, int]]) -> Iterator[_R
             cited.setdefault(memory, Counter())[state] = number
         contradictions, dependents = _links(tenant, ids)
         for id, uses, priority in some:
-            states = cited.get(id, {})
+            states: Mapping[str, int] = cited.get(id, {})
             alike = (uses, priority, contradictions[id], dependents[id], tuple(sorted(states.items())))
             if alike not in judged:
                 found = reasons(Signals(uses, priority, contradictions[id], dependents[id], states))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import Any
+from urllib.parse import urlencode
 
 from recollect.domain.kinds import KINDS
 from recollect.domain.memory import TRANSITIONS
@@ -22,7 +23,7 @@ MOST_COUNTED = 10_000
 HITS, MOST_HITS = 15, 100
 PALETTE_HITS, LONGEST_TYPED = 6, 500
 CITED_AT_ONCE = 30
-DEFAULT_HOPS, MOST_DRAWN = "2", 60
+DEFAULT_HOPS, MOST_DRAWN, MOST_EXPANDED = "2", 60, 8
 MESSAGES = {"": None, "yes": True, "no": False}
 STATES = ("broken", "claimed", "unreachable", "unchecked", "holds")
 STATUSES = ("hypothesis", "verified", "published", "archived")
@@ -148,28 +149,56 @@ def memory(context: PageContext) -> TemplateValues:
 
 
 def graph(context: PageContext) -> TemplateValues:
-    """The memories around one and the links between them: a list, from which the page draws."""
+    """The memories around one, the links between them and what they rest on: a list, from which the page draws.
+
+    Around those named by `expand`, their neighbours are there, too.
+    """
     hops = context.query("hops") if context.query("hops") in ("1", "2", "3") else DEFAULT_HOPS
-    type = context.query("type")
-    found = context.call(
-        "relations.graph", of=context.id, hops=int(hops), types=[type] if type else None, limit=MOST_DRAWN
-    )
-    links: dict[str, list[Any]] = {node.id: [] for node in found.nodes}
-    for edge in found.edges:
+    type, expanded = context.query("type"), context.queries("expand")[:MOST_EXPANDED]
+    asked: dict[str, Any] = {"types": [type] if type else None, "limit": MOST_DRAWN}
+    found = context.call("relations.graph", of=context.id, hops=int(hops), **asked)
+    around = [*_around(context, [id for id in expanded if id != context.id], asked)]
+    nodes = {node.id: node for node in found.nodes}
+    edges = {edge.id: edge for edge in found.edges}
+    for one in around:  # further out than where it was expanded from
+        start = nodes[one.nodes[0].id].hops if one.nodes[0].id in nodes else int(hops)
+        nodes |= {n.id: n.model_copy(update={"hops": start + n.hops}) for n in one.nodes if n.id not in nodes}
+        edges |= {edge.id: edge for edge in one.edges}
+    links: dict[str, list[Any]] = {id: [] for id in nodes}
+    for edge in edges.values():
         links[edge.source].append(edge)
+    has_evidence = context.query("evidence") != "no"
     return {
         "first": found.nodes[0],
-        "nodes": found.nodes,
-        "edges": found.edges,
+        "nodes": list(nodes.values()),
+        "edges": list(edges.values()),
         "links": links,
-        "texts": {node.id: node.text for node in found.nodes},
-        "types": sorted({edge.type for edge in found.edges} | ({type} if type else set())),
+        "cited": _evidence(context, list(nodes)) if has_evidence and context.may("citation.list") else {},
+        "has_evidence": has_evidence,
+        "expanded": expanded,
+        "can_expand": len(expanded) < MOST_EXPANDED,
+        "expanding": lambda id: _expanding(context, id),
+        "texts": {node.id: node.text for node in nodes.values()},
+        "types": sorted({edge.type for edge in edges.values()} | ({type} if type else set())),
         "type": type,
         "hops": hops,
         "default_hops": DEFAULT_HOPS,
-        "more": found.more,
-        "notes": found.notes,
+        "more": found.more or any(one.more for one in around),
+        "notes": [note for one in (found, *around) for note in one.notes],
     }
+
+
+def _around(context: PageContext, ids: list[str], asked: dict[str, Any]) -> Iterator[Any]:
+    for id in ids:
+        try:
+            yield context.call("relations.graph", of=id, hops=1, **asked)
+        except NotFound:  # forgotten since the address was made
+            continue
+
+
+def _expanding(context: PageContext, id: str) -> str:
+    """The address of this drawing with the neighbours of one more memory."""
+    return "?" + urlencode([*context.request.query_params.multi_items(), ("expand", id)])
 
 
 def _owners(context: PageContext, fields: Mapping[str, str | None]) -> dict[str, str]:
