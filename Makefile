@@ -30,7 +30,8 @@ AXE_READY := .node/axe/.ready-4.14.0
 # Agent frameworks that do not install beside everything else, in environments of their own.
 # Each is pinned by tests/integrations/environments/NAME.lock, which `make lock` makes of these extras.
 agents_EXTRAS := google-adk pydantic-ai agent-framework autogen strands smolagents
-FRAMEWORKS := agents
+crewai_EXTRAS := crewai
+FRAMEWORKS := agents crewai
 ENVIRONMENTS := tests/integrations/environments
 FRAMEWORKS_READY := $(FRAMEWORKS:%=.frameworks/%/.ready)
 

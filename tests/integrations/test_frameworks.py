@@ -13,6 +13,7 @@ CHECKOUT = Path(__file__).parents[2]
 ENVIRONMENTS = CHECKOUT / "tests" / "integrations" / "environments"
 FILES = {
     "agents": ["agent_framework", "autogen", "google_adk", "pydantic_ai", "smolagents", "strands"],
+    "crewai": ["crewai"],
 }
 
 

@@ -21,6 +21,7 @@ import pytest
         ("autogen", "autogen_core", "autogen"),
         ("strands", "strands", "strands"),
         ("smolagents", "smolagents", "smolagents"),
+        ("crewai", "crewai", "crewai"),
     ],
 )
 def test_a_missing_package_is_named_with_its_cure(module: str, package: str, extra: str) -> None:

@@ -79,7 +79,7 @@ class RecollectMemoryStore(MemoryStore):
         numbers = (context.sequence_numbers if context is not None else None) or [*range(len(messages))]
         all = [(number, *_said(message)) for number, message in zip(numbers, messages, strict=True)]
         said = [(number, role, text) for number, role, text in all if text]
-        ids = [self._failed.pop(one, None) or str(uuid4()) for one in said]
+        ids = [self._failed.pop(one, "") or str(uuid4()) for one in said]
         ours = [{"role": role, "text": text, "otid": id} for (_, role, text), id in zip(said, ids, strict=True)]
         is_stored = False
         try:

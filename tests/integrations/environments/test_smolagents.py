@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -107,14 +108,12 @@ def test_it_works_over_a_service(remote: Any) -> None:
 
 
 def test_an_asynchronous_memory_is_refused(service: tuple[str, str]) -> None:
-    import asyncio
-
-    async def run() -> None:
-        async with recollect.aconnect(*service) as mem:
+    async def run(opening: Any) -> None:
+        async with opening as mem:
             with pytest.raises(InvalidInput, match="synchronous"):
                 RecollectMemory(mem, user="ann")
 
-    asyncio.run(run())
+    asyncio.run(run(recollect.aconnect(*service)))
 
 
 def test_the_example_of_the_page_runs(run_example: Callable[[str], None]) -> None:
