@@ -14,10 +14,12 @@ import pytest
 from xdist.scheduler.loadgroup import LoadGroupScheduling
 
 import recollect
+import scratch
 from seeds import load_profile
 from soak_report import pytest_terminal_summary as pytest_terminal_summary
 
 load_profile()
+scratch.use_memory()
 
 _OURS = ("RECOLLECT_SOAK", "RECOLLECT_SEED", "RECOLLECT_CITUS_URL")
 for _name in [name for name in os.environ if name.startswith("RECOLLECT_") and name not in _OURS]:
@@ -60,11 +62,35 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FileScheduli
     return FileScheduling(config, log)
 
 
-def pytest_sessionfinish() -> None:
+def pytest_sessionfinish(exitstatus: int) -> None:
     """A process of the tests that takes long to end is killed: what it would stop at its very end would stay."""
+    scratch.note_end(exitstatus)
     server = sys.modules.get("dynamodb_server")
     if server is not None and server.dynamodb.cache_info().currsize:
         server.dynamodb().stop()
+
+
+def _postgres() -> Any:
+    """The server, if a test of this process has started it."""
+    module = sys.modules.get("postgres_server")
+    return module.server_if_started() if module is not None else None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(fixturedef: pytest.FixtureDef[Any]) -> Iterator[None]:
+    """What a fixture of more than one test has made is there for all of them."""
+    made = yield
+    if fixturedef.scope != "function" and (server := _postgres()) is not None:
+        server.keep_all()
+    return made
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown() -> Iterator[None]:
+    ended = yield
+    if (server := _postgres()) is not None:
+        server.drop_those_of_the_test()
+    return ended
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:

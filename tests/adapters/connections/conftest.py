@@ -62,7 +62,7 @@ def opened(address: str, *, secret: str | None = None) -> OutsideDatabase:
 
 @cache
 def postgres_address() -> str:
-    address = server().new_database()
+    address = server().kept(server().new_database())
     with psycopg.connect(address, autocommit=True) as connection:
         for statement in _statements('"'):
             connection.execute(statement)
