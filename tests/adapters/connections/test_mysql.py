@@ -85,6 +85,10 @@ def test_the_session_cannot_write_even_past_the_parser(address: str) -> None:
         assert cursor.fetchall() == (("5.000000", "", "+00:00", "7"),)
 
 
+def test_to_cancel_what_has_just_ended_is_no_error(address: str) -> None:
+    MySqlServer(DatabaseAddress.parse(address), SECRET, Jobs())._kill(2**31)
+
+
 def test_a_table_without_rights_is_refused(address: str, tmp_path: Path) -> None:
     other = OutsideTable("user", "mysql", "user", [Column("User", "text")])
     with pytest.raises(Denied, match="SELECT command denied"):

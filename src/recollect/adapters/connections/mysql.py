@@ -46,6 +46,7 @@ from recollect.ports.connections import (
     SqlDialect,
 )
 
+_NO_SUCH_THREAD = 1094
 _CONNECT_SECONDS = 10
 _BATCH_ROWS, _BATCH_BYTES = 20_000, 4 << 20
 
@@ -194,7 +195,11 @@ class MySqlServer:
 
     def _kill(self, thread: int) -> None:
         with closing(self._connected(10)) as other, other.cursor() as cursor:
-            cursor.execute(f"KILL QUERY {int(thread)}")
+            try:
+                cursor.execute(f"KILL QUERY {int(thread)}")
+            except pymysql.err.OperationalError as error:
+                if error.args[0] != _NO_SUCH_THREAD:  # it ended by itself meanwhile
+                    raise
 
 
 def _prepare(connection: Connection, seconds: float, rows: int | None) -> None:
