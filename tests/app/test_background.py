@@ -199,6 +199,17 @@ def test_a_command_does_without(tmp_path: Path) -> None:
         assert not threads()
 
 
+def test_a_short_program_does_not_load_what_it_never_does() -> None:
+    program = """
+import sys, recollect
+with recollect.open("memory://", embedder="hash") as mem:
+    mem.remember("short")
+print("recollect.services.background" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
+
+
 def test_a_store_that_was_dropped_is_not_kept_alive(tmp_path: Path) -> None:
     mem = recollect.open("memory://", embedder="hash", background_seconds=0.001)
     thread = mem._core.background._thread._thread

@@ -19,6 +19,7 @@ import recollect.domain  # noqa: F401 - registers the records
 from recollect.app.backups import StoreBackups
 from recollect.app.cold import ObjectPlaces
 from recollect.app.data import EngineOnDemand
+from recollect.app.embedded_background import EmbeddedBackground
 from recollect.app.keys import key_service
 from recollect.app.keys import with_printed_keys as with_printed_keys
 from recollect.app.models import embedders_of, language_model_of, query_ranker, question_encoder
@@ -344,9 +345,7 @@ def with_background(core: Core, settings: Settings) -> Core:
     """The same core with background work started, unless the settings turn it off. Closing it ends the work."""
     if not settings.background or settings.readonly:
         return core
-    from recollect.app.background import Background, embedded_schedule
-
-    background = Background(core, embedded_schedule(settings))
+    background = EmbeddedBackground(core, settings)
     background.start()
     return replace(core, background=background)
 

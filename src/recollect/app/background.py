@@ -48,7 +48,8 @@ class Background:
 
     `own_work` is done each time by every process; all else by the one that holds the store's lease. `count` is told
     of each task, and whether it was done. `holder` names the holder of the lease: who takes the place of a process that
-    has ended, under its name, need not wait until its lease runs out.
+    has ended, under its name, need not wait until its lease runs out. A `thread` that is given is somebody else's, who
+    starts it and calls `once`.
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class Background:
         own_work: Mapping[str, Callable[[], object]] = MappingProxyType({}),
         count: Callable[[str, bool], None] = lambda task, is_done: None,
         holder: str | None = None,
+        thread: BackgroundThread | None = None,
     ) -> None:
         self._core = core
         self._tasks = tuple(tasks_of(core, schedule))
@@ -66,7 +68,8 @@ class Background:
         self._makes_backups = schedule.backups
         self._due: dict[tuple[str, str], float] = {}
         self._process = os.getpid()
-        self._thread = BackgroundThread("recollect.background", self.once, every_seconds=schedule.look_seconds)
+        own = BackgroundThread("recollect.background", self.once, every_seconds=schedule.look_seconds)
+        self._thread = thread or own
 
     def start(self) -> None:
         self._thread.start()
