@@ -52,8 +52,13 @@ demo: $(DEMO_READY)  ## set up, then show the main job on the embedded default
 serve: $(SERVE_READY)  ## set up, then start API, console and MCP on loopback: make serve STORE=team.db
 	@$(BIN)/recollect serve $(STORE)
 
-test: $(TEST_READY) $(EMULATOR_READY) $(MCP_PEERS_READY) $(AXE_READY) $(FRAMEWORKS_READY) lint types browser pooler mariadb  ## set up, then run everything
-	@$(BIN)/python -m pytest -n 3 --dist loadgroup
+# Types are checked beside the tests, which leave the processor to others now and then; what they say comes at the end.
+test: $(TEST_READY) $(EMULATOR_READY) $(MCP_PEERS_READY) $(AXE_READY) $(FRAMEWORKS_READY) lint browser pooler mariadb  ## set up, then run everything
+	@said=$$(mktemp); $(BIN)/mypy >"$$said" 2>&1 & mypy=$$!; \
+	trap 'kill $$mypy 2>/dev/null; rm -f "$$said"' EXIT; trap 'exit 130' INT TERM; \
+	$(BIN)/python -m pytest -n 3 --dist loadgroup; tests=$$?; \
+	wait $$mypy; types=$$?; cat "$$said"; \
+	[ $$tests -ne 0 ] || tests=$$types; exit $$tests
 
 check: $(TEST_READY) lint types  ## while you work: style, types and the tests of what changed
 	@$(BIN)/python tests/changed.py
