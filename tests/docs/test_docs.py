@@ -60,24 +60,24 @@ def _has_examples(page: Path) -> bool:
 
 
 @pytest.fixture(scope="module")
-def chat() -> Iterator[dict[str, str]]:
-    """What the tutorials read from the environment: where a language model is."""
-    with _loaded(Path(__file__).with_name("chat_endpoint.py")).serving() as address:
-        yield {"OPENAI_BASE_URL": address, "OPENAI_API_KEY": "none", "CHAT_MODEL": "scripted"}
+def models() -> Iterator[tuple[str, str]]:
+    """Two language models: one that answers from the context it is given, as in the tutorials, and one that says what
+    it was told to, for the clients of all providers."""
+    with _loaded(Path(__file__).with_name("chat_endpoint.py")).serving() as chat, scripted_model() as scripted:
+        yield chat, f"{scripted.url}/v1"
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if _has_examples(page)], ids=_name)
-def test_the_examples_of_a_page_run_as_shown(page: Path, tmp_path: Path, chat: dict[str, str]) -> None:
+def test_the_examples_of_a_page_run_as_shown(page: Path, tmp_path: Path, models: tuple[str, str]) -> None:
     surroundings = {name: value for name, value in os.environ.items() if not name.startswith("RECOLLECT_")}
-    surroundings |= chat
+    address = models[0 if page.parent.name == "tutorials" else 1]
+    surroundings |= {"OPENAI_BASE_URL": address, "OPENAI_API_KEY": "none", "CHAT_MODEL": "scripted"}
     if page.name not in REAL_MODEL:
         surroundings["RECOLLECT_EMBEDDER__PROVIDER"] = "hash"
     command = [sys.executable, "-W", "error", str(runner.__file__), str(page)]
-    with scripted_model() as model:  # for the clients of model providers, which read their address here
-        surroundings |= {"OPENAI_BASE_URL": f"{model.url}/v1", "OPENAI_API_KEY": "none"}
-        done = subprocess.run(
-            command, cwd=tmp_path, env=surroundings, capture_output=True, text=True, timeout=300, check=False
-        )
+    done = subprocess.run(
+        command, cwd=tmp_path, env=surroundings, capture_output=True, text=True, timeout=300, check=False
+    )
     assert done.returncode == 0, done.stdout + done.stderr
 
 

@@ -329,7 +329,7 @@ def test_the_client_works_the_same_over_the_wire(running: tuple[str, str]) -> No
         weak = mem.key.add("weak", scopes=["read"]).key
     with recollect.connect(running[0], weak) as mem, pytest.raises(Denied, match="needs the permission 'write'"):
         mem.remember("x")
-    with pytest.raises(Unavailable, match="did not answer"):
+    with pytest.raises(Unavailable, match="there is no service"):
         recollect.connect("http://127.0.0.1:9", "rk").remember("x")
     with pytest.raises(InvalidInput):
         recollect.connect("ftp://x", "rk")
