@@ -113,6 +113,7 @@ EDGES = {
     ("interfaces/async_threads.py", "_end"),
     ("interfaces/mcp/server.py", "call_tool"),
     ("integrations/wrapping.py", "_surviving"),
+    ("interfaces/hosts/hook.py", "hook"),
     ("adapters/records/common/group_commit.py", "_settle"),
     ("adapters/records/common/group_commit.py", "_undo"),
     ("adapters/data/child.py", "_answer"),

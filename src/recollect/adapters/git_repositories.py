@@ -67,6 +67,45 @@ class Repository:
             names.append(new)
         return [top / name for name in names[1:]]
 
+    def top(self) -> Path:
+        """The folder of the checkout."""
+        return Path(os.fsdecode(self._git("rev-parse", "--show-toplevel").rstrip(b"\n")))
+
+    def shared_folder(self) -> Path:
+        """What all worktrees of one clone have in common."""
+        told = os.fsdecode(self._git("rev-parse", "--git-common-dir").rstrip(b"\n"))
+        return (self._place / told).resolve()
+
+    def origin(self) -> str:
+        """The address of the remote `origin`; empty if there is none."""
+        try:
+            return self._git("config", "--local", "--get", "remote.origin.url").decode("utf-8", "replace").strip()
+        except LookupError:
+            return ""
+
+    def commit_of(self, revision: str) -> str | None:
+        """The commit that a branch, tag or hash stands for; None if there is none."""
+        try:
+            told = self._git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
+        except LookupError:
+            return None
+        return told.decode("ascii").strip() or None
+
+    def common_ancestor(self, one: str, other: str) -> str | None:
+        try:
+            return self._git("merge-base", one, other).decode("ascii").strip() or None
+        except LookupError:
+            return None
+
+    def changed_between(self, base: str, head: str) -> list[str]:
+        """The files that differ, by their paths from the top; of a renamed one both names."""
+        told = self._git("diff-tree", "-r", "-z", "--name-only", "--no-renames", "--no-commit-id", base, head)
+        return [os.fsdecode(path) for path in told.split(b"\0") if path]
+
+    def files_at(self, commit: str) -> list[str]:
+        told = self._git("ls-tree", "-r", "-z", "--name-only", "--full-tree", commit)
+        return [os.fsdecode(path) for path in told.split(b"\0") if path]
+
     def _renamed(self, name: str) -> str | None:
         """What the commit that took a file away calls it, or the index if no commit did yet."""
         gone = self._git("log", "-1", "--format=%H", "--diff-filter=D", "--no-renames", "--", name).strip()

@@ -32,11 +32,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def run(arguments: list[str]) -> int:
     """Run one command and give its exit code."""
     try:
-        return _dispatch(arguments)
+        return _harmless_to_host(arguments, _dispatch(arguments))
     except BrokenPipeError:
         # The reader of a pipe went away: nothing is wrong, and Python must not complain when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+
+
+def _harmless_to_host(arguments: list[str], code: int) -> int:
+    """A coding agent takes the exit code 2 of a hook as an order to stop: a wrong option must not be one."""
+    return 0 if arguments[:1] == ["hook"] and "--strict" not in arguments else code
 
 
 def _dispatch(arguments: list[str]) -> int:
@@ -177,7 +182,7 @@ def _in_place(operation: Operation, arguments: list[str]) -> list[str]:
 
 
 def _run_command(operation: Operation, arguments: list[str]) -> int:
-    if not isinstance(operation, Program):
+    if not isinstance(operation, Program) or operation.name == "hook":
         # pydantic would look through all installed packages for plugins of its own; no single command needs one.
         os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     import typer

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from mcp.server.context import ServerRequestContext
@@ -22,6 +23,10 @@ class Access(Protocol):
 
     def project(self, context: RequestContext) -> str | None:
         """The project that is meant where a call names none."""
+        ...
+
+    def root(self, context: RequestContext) -> Path | None:
+        """The folder that relative paths of citations are taken from, where that is not the one of the store."""
         ...
 
     def may(self, context: RequestContext, operation: Operation) -> bool:

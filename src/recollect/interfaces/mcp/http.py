@@ -47,6 +47,9 @@ class KeyAccess:
     def project(self, context: RequestContext) -> str | None:
         return _request(context).query_params.get("project") or None
 
+    def root(self, context: RequestContext) -> None:
+        return None
+
     def may(self, context: RequestContext, operation: Operation) -> bool:
         return self._service.grants(_principal(context), operation)
 

@@ -43,7 +43,9 @@ def told(reply: Reply, offset: int = 0) -> Told:
 
 def _recalled(reply: RecallReply) -> Told:
     hits = [_hit(one) for one in reply.hits]
-    structured = pruned({"hits": hits, "left_out": reply.left_out or None, "notes": reply.notes, **_asides(reply)})
+    structured: dict[str, Any] = pruned(
+        {"hits": hits, "left_out": reply.left_out or None, "notes": reply.notes, **_asides(reply)}
+    )
     structured.setdefault("hits", [])
     recent = [{"at": _day(one.at), "outcome": one.outcome, "summary": one.summary} for one in reply.recent]
     if recent:
@@ -58,7 +60,7 @@ def _recalled(reply: RecallReply) -> Told:
 
 def _hit(hit: Hit) -> dict[str, Any]:
     text, more = _answering(hit)
-    return pruned(
+    shown: dict[str, Any] = pruned(
         {
             "id": hit.id,
             "status": f"message by {hit.role}" if hit.type == "message" else hit.status,
@@ -70,6 +72,7 @@ def _hit(hit: Hit) -> dict[str, Any]:
             "tags": hit.tags,
         }
     )
+    return shown
 
 
 def _answering(hit: Hit) -> tuple[str, str | None]:
@@ -145,7 +148,9 @@ def _page(reply: MemoryPage) -> Told:
                 "text": _cut(one.text)})
         for one in reply.memories
     ]  # fmt: skip
-    structured = pruned({"memories": memories, "total": reply.total, "next": reply.next, "notes": reply.notes})
+    structured: dict[str, Any] = pruned(
+        {"memories": memories, "total": reply.total, "next": reply.next, "notes": reply.notes}
+    )
     structured.setdefault("memories", [])
     more = [f"more: after={reply.next}"] if reply.next else []
     head = f"{len(memories)} of {reply.total}"

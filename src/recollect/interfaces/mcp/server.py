@@ -19,6 +19,7 @@ from mcp.shared.exceptions import MCPError
 from recollect import __version__
 from recollect.catalogue import Operation, invoke
 from recollect.errors import InvalidInput, RecollectError
+from recollect.interfaces.hosts.places import rooted
 from recollect.interfaces.mcp import gateway, prompts, resources
 from recollect.interfaces.mcp.access import Access, RequestContext
 from recollect.interfaces.mcp.daily import ANY_PROJECT
@@ -110,7 +111,9 @@ class ToolHandlers:
         self, context: RequestContext, operation: Operation, fields: Mapping[str, Any]
     ) -> dict[str, Any]:
         """The project that the server was started for, where the call names none; `*` is any."""
-        project = self.access.project(context)
+        project, root = self.access.project(context), self.access.root(context)
+        if root is not None and isinstance(fields.get("cites"), list):
+            fields = {**fields, "cites": rooted(fields["cites"], root)}
         if project is None or "project" not in operation.request.model_fields or operation.name == "revise":
             return dict(fields)
         meant = {"project": project, **fields}

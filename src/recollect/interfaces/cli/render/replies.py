@@ -355,6 +355,7 @@ OWN: dict[str, Render] = {
 }
 """By names: a command imports what it shows, and not the types of all replies there are."""
 AREAS = {
+    "interfaces.hosts": "hosts",
     "interfaces.measurement_replies": "measurements",
     "services.admin.bulk_changes": "relations",
     "services.admin.import_": "imports",

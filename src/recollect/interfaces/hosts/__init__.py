@@ -1,0 +1,1 @@
+"""Coding agents as hosts: their settings files written and taken back, and what they call at their events."""
