@@ -98,11 +98,11 @@ class LocalCitationLookup:
             data = read_regular(_open(real, root), STRANGERS_LIMIT_BYTES if self.is_confined else FILE_LIMIT_BYTES)
         except (OSError, ValueError, RuntimeError):  # not there, not ours, a NUL in the path, a circle of links
             return None
-        return None if data is None else _lines(data)
+        return None if data is None else lines_of(data)
 
     def workspace_lines(self, workspace: str, path: str) -> list[str] | None:
         data = self._workspace_file(workspace, path)
-        return None if data is None or len(data) > FILE_LIMIT_BYTES else _lines(data)
+        return None if data is None or len(data) > FILE_LIMIT_BYTES else lines_of(data)
 
     def commit_message(self, repo: str, commit: str) -> str | None:
         return self._repository(repo).message_of(commit)
@@ -182,7 +182,7 @@ def _open(real: Path, root: Path | None) -> int:
     return open_beneath(root, real.relative_to(root).parts)
 
 
-def _lines(data: bytes) -> list[str] | None:
+def lines_of(data: bytes) -> list[str] | None:
     """Line by line, so that one odd byte does not change how the other lines are read."""
     if data.count(b"\n") + data.count(b"\r") > FILE_LIMIT_LINES:
         return None

@@ -102,6 +102,9 @@ class Repository:
         told = self._git("diff-tree", "-r", "-z", "--name-only", "--no-renames", "--no-commit-id", base, head)
         return [os.fsdecode(path) for path in told.split(b"\0") if path]
 
+    def content_at(self, commit: str, path: str) -> bytes:
+        return self._git("cat-file", "blob", f"{commit}:{path}")
+
     def files_at(self, commit: str) -> list[str]:
         told = self._git("ls-tree", "-r", "-z", "--name-only", "--full-tree", commit)
         return [os.fsdecode(path) for path in told.split(b"\0") if path]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
-from recollect.adapters.citation_lookup import LocalCitationLookup
+from recollect.adapters.citation_lookup import LocalCitationLookup, lines_of
 from recollect.adapters.git_repositories import Repository
 from recollect.domain.provenance import CitationLookup
 
@@ -36,6 +36,13 @@ class Checkout:
             return None
         try:
             return self.repository.changed_between(commit, self.head)
+        except LookupError:
+            return None
+
+    def lines_at(self, commit: str, path: str) -> list[str] | None:
+        """A file as it was in a commit."""
+        try:
+            return lines_of(self.repository.content_at(commit, path)) if self.repository is not None else None
         except LookupError:
             return None
 

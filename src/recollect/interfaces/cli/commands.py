@@ -19,7 +19,7 @@ HEADINGS = {
     "Learning": "episode pattern summary",
     "Frameworks": "checkpoint item",
     "Service": "serve mcp key audit encryption",
-    "Coding agents": "install uninstall hook",
+    "Coding agents": "install uninstall hook ci",
     "Store": "stats activity sql log verify doctor reindex leak-test bench config",
     "Export, backup, copy": "export import backup restore-backup copy partitions migrate",
 }
@@ -107,6 +107,7 @@ PROGRAMS = (
     Program("mcp", "mcp.stdio:serve", "operate", "", (), "Start an MCP server on standard input and output."),
     Program("install", "hosts.install:install", "admin", "", ("host",), "Use this memory in a coding agent."),
     Program("uninstall", "hosts.install:uninstall", "admin", "", ("host",), "Take back what install wrote."),
+    Program("ci", "hosts.ci:ci", "read", "", (), "Check the facts that cite what a pull request changes."),
     Program("hook", "hosts.hook:hook", "read", "", ("event",), "Answer an event of a coding agent, read from stdin."),
     Program(
         "config.check",

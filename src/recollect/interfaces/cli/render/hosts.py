@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rich.markup import escape
 from rich.table import Table
 
+from recollect.interfaces.hosts.ci import CiReply, shown
 from recollect.interfaces.hosts.install import InstallReply
 
 if TYPE_CHECKING:
@@ -25,4 +26,10 @@ def installed(renderer: Renderer, reply: InstallReply) -> None:
     renderer.notes(reply.notes)
 
 
-RENDERERS: dict[type, Callable[[Renderer, Any], None]] = {InstallReply: installed}
+def checked(renderer: Renderer, reply: CiReply) -> None:
+    """As it is: CI reads lines, and a table would wrap them."""
+    for line in shown(reply):
+        print(line)
+
+
+RENDERERS: dict[type, Callable[[Renderer, Any], None]] = {InstallReply: installed, CiReply: checked}
