@@ -19,6 +19,8 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 CODE, TESTS = Path("src/recollect"), Path("tests")
+ENVIRONMENTS = TESTS / "integrations" / "environments"  # their tests run in there alone
+FRAMEWORKS = "tests/integrations/test_frameworks.py"
 PAGES = "tests/docs/test_docs.py"
 LAYERS = "tests/docs/test_layers.py"
 # What lies above the folders: the surface that all doors share.
@@ -47,6 +49,8 @@ def tests_of(path: Path) -> Iterator[str]:
     if path.is_relative_to(CODE) and path.suffix in (".py", ".html", ".js", ".css"):
         yield LAYERS
         yield _mirror(path.relative_to(CODE).parent)
+    elif path.is_relative_to(ENVIRONMENTS):
+        yield FRAMEWORKS
     elif path.is_relative_to(TESTS) and path.suffix == ".py":
         if path.name.startswith("test_"):
             yield str(path)

@@ -154,7 +154,7 @@ class RecollectStorage:
         wanted: Json = {f"{RECORD}.metadata.{name}": {"eq": value} for name, value in (metadata or {}).items()}
         wanted |= {f"{RECORD}.scopes": {"contains": _path(scope or "/")}}
         each = [{f"{RECORD}.categories": {"contains": category}} for category in categories or ()] or [{}]
-        return [{"source_agent": MAKER, "metadata": {**wanted, **one}} for one in each]
+        return [{"metadata": {**wanted, **one}} for one in each]
 
     def _ids(self, filters: dict[str, Any]) -> Iterator[str]:
         after = None

@@ -11,6 +11,8 @@ import pytest
 from autogen_agentchat.agents import AssistantAgent
 from autogen_core import Image
 from autogen_core.memory import MemoryContent, MemoryMimeType
+from autogen_core.model_context import BufferedChatCompletionContext
+from autogen_core.models import UserMessage
 from autogen_ext.models.replay import ReplayChatCompletionClient
 from PIL.Image import new as picture
 
@@ -62,6 +64,27 @@ def test_it_is_added_to_asked_and_cleared(mem: Any) -> None:
         await memory.close()
         with pytest.raises(InvalidInput, match="only text"):
             await memory.add(MemoryContent(content=Image(picture("RGB", (1, 1))), mime_type=MemoryMimeType.IMAGE))
+
+    asyncio.run(run())
+
+
+async def best(memory: RecollectMemory, context: Any, said: list[Any]) -> str:
+    """Which of two comes first in what is recalled after this was said."""
+    for content, source in said:
+        await context.add_message(UserMessage(content=content, source=source))
+    (recalled,) = (await memory.update_context(context)).memories.results
+    return min(("Rex", "Mimi"), key=lambda name: f"{recalled.content} {name}".index(name))
+
+
+def test_what_was_recalled_before_is_not_the_question(mem: Any) -> None:
+    async def run() -> None:
+        memory = RecollectMemory(mem, user="ann")
+        await memory.add(note("The cat Mimi likes tea"))
+        await memory.add(note("The dog Rex likes bones"))
+        context = BufferedChatCompletionContext(buffer_size=9)
+        asked: list[Any] = [("The dog Rex?", "user"), ("The cat Mimi", "memory")]
+        assert await best(memory, context, asked) == "Rex"
+        assert await best(memory, context, [(["And Mimi?", Image(picture("RGB", (1, 1)))], "user")]) == "Mimi"
 
     asyncio.run(run())
 
