@@ -21,6 +21,7 @@ def files_of(environment: str) -> list[str]:
     return [str(ENVIRONMENTS / f"test_{name}.py") for name in FILES[environment]]
 
 
+@pytest.mark.timeout(900)  # all tests of an environment; each of them has the usual limit in there
 @pytest.mark.parametrize("environment", sorted(FILES))
 def test_the_frameworks_of_an_environment(environment: str) -> None:
     home = CHECKOUT / ".frameworks" / environment
