@@ -16,6 +16,7 @@ PAGES = (
     "",
     "/search?q=billing+pool",
     "/search",
+    "/timeline?span=quarter",
     "/review",
     "/citations",
     "/citations?state=broken",

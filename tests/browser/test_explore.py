@@ -85,3 +85,25 @@ def test_a_graph_shows_the_evidence_and_grows_where_it_is_expanded(visit: Any, f
     page.request.post(f"/v1/memories/{made.json()['id']}/forget", data={}, headers=headers)
     page.goto(f"/console/memories/{filled.ids['memory']}/graph?hops=1&expand={made.json()['id']}")
     assert page.get_by_role("heading", name="Graph").is_visible()
+
+
+def test_the_timeline_zooms_into_a_day(visit: Any) -> None:
+    page = visit("/timeline", bypass_csp=True, viewport={"width": 390, "height": 844})
+    assert page.locator(".days li").count() == 30
+    assert page.locator(".event.run", has_text="Write the weekly report").count() == 1
+    assert page.locator(".event.correction", has_text="replaces: Scheduler keeps its jobs in Redis").count() == 1
+    assert page.locator(".event", has_text='<script>alert("owned")</script>').count() == 1
+    assert complaints_of_axe(page) == []
+    page.get_by_role("link", name="quarter").click()
+    page.wait_for_url("**span=quarter")
+    assert page.locator(".days li").count() == 90
+    shown = page.locator(".event", has_text="The small grinder shows as out of stock")
+    at = shown.locator("time").get_attribute("datetime")
+    page.locator(f".days a[href*='until={at[:10]}']").click()
+    page.wait_for_url("**span=day**")
+    assert shown.count() == 1
+    assert page.get_by_role("heading", level=2).filter(has_text="entr").count() == 1
+    page.keyboard.press("n")
+    page.wait_for_url(lambda url: at[:10] not in url)
+    assert shown.count() == 0
+    assert page.get_by_role("link", name="Later").is_visible()

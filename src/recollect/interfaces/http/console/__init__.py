@@ -15,6 +15,7 @@ from recollect.interfaces.http.console import (
     memory_pages,
     privacy_pages,
     sign_in,
+    timeline_pages,
 )
 from recollect.interfaces.http.console.page_context import page_endpoint
 from recollect.settings import Settings
@@ -22,7 +23,13 @@ from recollect.settings import Settings
 
 def endpoints(service: Service, settings: Settings) -> list[Endpoint]:
     """Every page, with what they are drawn with and the way in and out."""
-    pages = [*memory_pages.PAGES, *conversation_pages.PAGES, *data_pages.PAGES, *agent_pages.PAGES]
+    pages = [
+        *timeline_pages.PAGES,
+        *memory_pages.PAGES,
+        *conversation_pages.PAGES,
+        *data_pages.PAGES,
+        *agent_pages.PAGES,
+    ]
     pages += [*privacy_pages.PAGES, *admin_pages.pages(settings)]
     files = [*sign_in.endpoints(service), *data_pages.endpoints(service)]
     return [*files, *(page_endpoint(service, page) for page in pages)]

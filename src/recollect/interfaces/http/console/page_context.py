@@ -56,6 +56,7 @@ class Link(NamedTuple):
 MENU = (
     Link("", "Overview", "o", "stats", "Memory"),
     Link("/search", "Search", "s", "recall", "Memory"),
+    Link("/timeline", "Timeline", "m", "activity", "Memory"),
     Link("/review", "Review", "r", "review.list", "Memory"),
     Link("/citations", "Citations", "i", "citation.list", "Memory"),
     Link("/sessions", "Sessions", "c", "session.list", "Memory"),
