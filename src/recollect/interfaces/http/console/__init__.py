@@ -12,6 +12,7 @@ from recollect.interfaces.http.console import (
     agent_pages,
     conversation_pages,
     data_pages,
+    export,
     memory_pages,
     privacy_pages,
     sign_in,
@@ -31,5 +32,5 @@ def endpoints(service: Service, settings: Settings) -> list[Endpoint]:
         *agent_pages.PAGES,
     ]
     pages += [*privacy_pages.PAGES, *admin_pages.pages(settings)]
-    files = [*sign_in.endpoints(service), *data_pages.endpoints(service)]
+    files = [*sign_in.endpoints(service), *data_pages.endpoints(service), *export.endpoints(service)]
     return [*files, *(page_endpoint(service, page) for page in pages)]

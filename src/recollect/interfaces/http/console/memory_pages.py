@@ -56,7 +56,7 @@ def overview(context: PageContext) -> TemplateValues:
     }
 
 
-def _filters(context: PageContext) -> TemplateValues:
+def filters(context: PageContext) -> TemplateValues:
     """The filters of recall as the form names them."""
     given: TemplateValues = {name: context.queries(name) for name in ("kinds", "statuses")}
     given["tags"] = [tag.strip() for tag in context.query("tags").split(",") if tag.strip()]
@@ -68,29 +68,29 @@ def _filters(context: PageContext) -> TemplateValues:
 def search(context: PageContext) -> TemplateValues:
     is_user = context.principal.key.user_id is not None
     saved = context.call("user.searches").searches if is_user else []
-    facts = {"kinds": list(KINDS), "statuses": STATUSES, "chosen": _filters(context), "is_user": is_user}
+    facts = {"kinds": list(KINDS), "statuses": STATUSES, "chosen": filters(context), "is_user": is_user}
     return {**facts, "saved": saved, **results(context)}
 
 
 def results(context: PageContext) -> TemplateValues:
     """What was found, or what there is when nothing was asked for; `why not` for an id that was missed."""
-    query, filters = context.query("q").strip(), _filters(context)
+    query, chosen = context.query("q").strip(), filters(context)
     by, forgotten, limit = context.query("by"), bool(context.query("forgotten")), _how_many(context)
     wanted = context.query("why_not").strip()
     messages = context.query("messages") if context.query("messages") in MESSAGES else ""
     facts: TemplateValues = {"q": query, "by": by, "forgotten": forgotten, "limit": limit, "most": MOST_HITS}
     facts |= {"messages": messages}
     facts |= {"hits": [], "lines": [], "notes": [], "missed": None, "meant": [], "problem": None}
-    facts |= {"next": None, "total": 0, "is_whole": True, "wanted": wanted, "is_narrowed": bool(filters)}
+    facts |= {"next": None, "total": 0, "is_whole": True, "wanted": wanted, "is_narrowed": bool(chosen)}
     try:
         if query and not forgotten:
-            asked = {"query": query, "by": by, "limit": limit, **filters}
+            asked = {"query": query, "by": by, "limit": limit, **chosen}
             found = context.call("recall", include_messages=MESSAGES[messages], **asked)
             facts |= {"hits": [(hit, parts(hit.parts)) for hit in found.hits], "notes": found.notes}
             context.learn_cited_names(one for hit in found.hits for one in hit.citations)
             facts |= _missed(context, wanted, asked) if wanted else {}
         else:
-            asked = {"after": context.query("after"), "forgotten": forgotten, **filters}
+            asked = {"after": context.query("after"), "forgotten": forgotten, **chosen}
             page = context.call("list", limit=30, count_at_most=MOST_COUNTED, **asked)
             facts |= {"lines": page.memories, "next": page.next, "total": page.total, "is_whole": page.is_whole}
     except (InvalidInput, NotFound) as error:
