@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from recollect.errors import InvalidInput, MissingExtra, NotFound
-from recollect.integrations.kept_items import storable
+from recollect.integrations.storable_text import storable
 from recollect.integrations.scoped_memory import ScopedMemory, synchronous
 
 try:
