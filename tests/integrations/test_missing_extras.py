@@ -13,6 +13,7 @@ import pytest
     [
         ("langgraph", "langgraph", "langgraph"),
         ("langchain", "langchain_core", "langchain"),
+        ("llamaindex", "llama_index", "llamaindex"),
         ("openai_agents", "agents", "openai-agents"),
         ("anthropic_memory", "anthropic", "anthropic"),
         ("google_adk", "google.adk", "google-adk"),
