@@ -49,8 +49,10 @@ print("\\n" + json.dumps({**seen, "gc": gc.isenabled(), "frozen": gc.get_freeze_
 """
 
 
-def _seen(*command: str) -> dict[str, Any]:
-    done = subprocess.run([sys.executable, "-c", _SCRIPT, *command], capture_output=True, text=True, timeout=120)
+def _seen(*command: str, given: str = "") -> dict[str, Any]:
+    done = subprocess.run(
+        [sys.executable, "-c", _SCRIPT, *command], input=given, capture_output=True, text=True, timeout=120
+    )
     assert done.returncode == 0, done.stderr
     seen: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     assert seen["code"] == 0, done.stderr
@@ -85,6 +87,11 @@ def test_the_everyday_commands_are_as_light(store: str, command: tuple[str, ...]
     seen = _seen(*command, "--store", store)
     assert _loaded(seen) == []
     assert ("onnxruntime" in seen["modules"]) is (command != ("list",))
+
+
+def test_a_hook_that_runs_at_every_prompt_is_as_light(store: str) -> None:
+    given = json.dumps({"prompt": "where is the key?"})
+    assert _loaded(_seen("hook", "prompt", "--store", store, given=given)) == []
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="read from /proc")
