@@ -44,9 +44,19 @@ The message says what is wrong; `remedy` says what to do next. `details` holds i
 from __future__ import annotations
 
 import errno
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar, Self
+
+DOCS_URL = "https://recollect-memory.github.io/recollect/"
+"""Where the documentation can be read by who has only the package: as `Documentation` in pyproject.toml."""
+_PAGE = re.compile(r"\bdocs/([\w/-]+)\.md(#[\w-]+)?")
+
+
+def with_addresses(text: str) -> str:
+    """Pages of the documentation in a text, as addresses that can be opened."""
+    return _PAGE.sub(lambda page: f"{DOCS_URL}{page[1]}.html{page[2] or ''}", text)
 
 
 class RecollectError(Exception):
@@ -56,7 +66,7 @@ class RecollectError(Exception):
     def __init__(self, message: str, *, remedy: str = "", **details: Any) -> None:
         super().__init__(message)
         self.message = message
-        self.remedy = remedy
+        self.remedy = with_addresses(remedy)
         self.details = details
 
     def __str__(self) -> str:

@@ -220,7 +220,7 @@ def test_the_options_of_a_command_are_those_of_its_help(command: str, capsys: py
     documented = set(re.findall(r"^\| `(--[\w-]+)", head + section, re.MULTILINE))
     program = commands.COMMANDS[command]
     if isinstance(program, commands.Program):
-        common = {"--organization", "--actor", "--profile", "--readonly"} | (
+        common = {"--organization", "--actor", "--profile", "--readonly", "--verbose"} | (
             {"--store"} if "settings" not in program.request.model_fields else set()
         )
         documented -= common - set(re.findall(r"`(--[\w-]+)", section))

@@ -20,7 +20,9 @@ from recollect.adapters.models import minilm
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-NOT_FOR_USERS = {"all", "bench", "dev"}
+# Agent frameworks pin versions of what others need, too: who uses one installs its extra.
+FRAMEWORKS = {"agent-framework", "autogen", "crewai", "google-adk", "pydantic-ai", "smolagents", "strands"}
+NOT_FOR_USERS = {"all", "bench", "dev"} | FRAMEWORKS
 
 
 def loaded(script: str, monkeypatch: pytest.MonkeyPatch) -> Any:

@@ -25,7 +25,6 @@ from recollect.app.keys import with_printed_keys as with_printed_keys
 from recollect.app.models import embedders_of, language_model_of, query_ranker, question_encoder
 from recollect.app.objects import object_store
 from recollect.app.on_demand import OnDemand
-from recollect.app.services import connected
 from recollect.app.stores import Opened, check_store, file_of, record_store, refuse_missing, turn_of
 from recollect.app.stores import key_file_of as key_file_of
 from recollect.app.stores import refuse_workers as refuse_workers
@@ -116,6 +115,8 @@ def open(
     named, store = (source, None) if source is None or isinstance(source, str | Path) else (None, check_store(source))
     loaded = load(named, profile=profile, readonly=readonly, **settings)
     if store is None and is_service(loaded.store):
+        from recollect.app.services import connected
+
         given = {name for name, value in settings.items() if value is not None}
         own = {"embedder": own_embedder, "language_model": own_model}
         return connected(loaded, given | {name for name, value in own.items() if value is not None})
@@ -141,6 +142,8 @@ def open_for_command(
     """A memory for a single command: like `open`, but without background work, which would not get to do anything."""
     loaded = load(source, profile=profile, organization=organization, actor=actor, readonly=readonly)
     if is_service(loaded.store):
+        from recollect.app.services import connected
+
         return connected(loaded, ())
     if loaded.readonly or not create:
         refuse_missing(loaded.store)

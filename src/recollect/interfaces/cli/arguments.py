@@ -12,10 +12,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_
 
 from recollect.catalogue import Operation
 from recollect.domain.provenance import ONE_LINE_FORMS
-from recollect.interfaces.cli.commands import RENAMED, REPEATED, RESULTS, Program
+from recollect.interfaces.cli.commands import PASSWORDS, RENAMED, REPEATED, RESULTS, Program
 
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
+
+
+LINES = "--lines"
 
 
 def command_function(operation: Operation, given: Sequence[str] | None = None) -> Callable[..., int]:
@@ -26,9 +29,7 @@ def command_function(operation: Operation, given: Sequence[str] | None = None) -
     """
     from recollect.interfaces.cli.execution import execute, start
 
-    parameters, common = [_parameter(operation, name) for name in _ordered(operation)], _common(operation)
-    for name, (type, option) in common.items():
-        parameters.append(_keyword(name, Annotated[type, option], False if type is bool else None))
+    parameters, common = all_parameters(operation, LINES in (given or ())), _common(operation)
     shown = parameters if given is None else _needed(parameters, given)
 
     def command(**given: Any) -> int:
@@ -40,16 +41,25 @@ def command_function(operation: Operation, given: Sequence[str] | None = None) -
     return command
 
 
+def all_parameters(operation: Operation, by_lines: bool = False) -> list[inspect.Parameter]:
+    """Every argument and option of a command. What is read from lines is not given as an argument."""
+    named = [name for name in _ordered(operation) if not (by_lines and name == "content")]
+    parameters = [_parameter(operation, name) for name in named]
+    for name, (type, option) in _common(operation).items():
+        parameters.append(_keyword(name, Annotated[type, option], False if type is bool else None))
+    return parameters
+
+
 def _needed(parameters: Sequence[inspect.Parameter], given: Sequence[str]) -> list[inspect.Parameter]:
     """All, where something looks like an option and is none: the parser says which may have been meant."""
-    flags = {one.name: _flags(one) for one in parameters}
+    flags = {one.name: flags_of(one) for one in parameters}
     named = {argument.partition("=")[0] for argument in given if argument.startswith("-")}
     if named - {flag for some in flags.values() for flag in some}:
         return list(parameters)
     return [one for one in parameters if not flags[one.name] or named & flags[one.name]]
 
 
-def _flags(parameter: inspect.Parameter) -> set[str]:
+def flags_of(parameter: inspect.Parameter) -> set[str]:
     """How the option may be written; nothing, if it is an argument with a place."""
     from typer.models import OptionInfo
 
@@ -79,6 +89,7 @@ def _common(operation: Operation) -> dict[str, tuple[Any, Any]]:
         ),
         "actor": (str | None, typer.Option("--actor", metavar="ID", help="Who is acting; recorded with every change")),
         "as_json": (bool, typer.Option("--json", help="Print the reply as JSON")),
+        "verbose": (bool, typer.Option("--verbose", "-v", help="Show all of what was written, not one line")),
     }
     if isinstance(operation, Program):  # the settings that some of them name may be given as to all others
         kept = ("store", "as_json") if "settings" in operation.request.model_fields else ("as_json",)
@@ -99,6 +110,8 @@ def _common(operation: Operation) -> dict[str, tuple[Any, Any]]:
             ),
         }
     common = {name: one for name, one in common.items() if name not in operation.request.model_fields}
+    if operation.name == "remember":
+        common["lines"] = (bool, typer.Option(LINES, help="One memory for each line of standard input"))
     if operation.needs_confirmation:
         common["yes"] = (bool, typer.Option("--yes", "-y", help="Do not ask for confirmation"))
     return common
@@ -121,7 +134,7 @@ def _parameter(operation: Operation, name: str) -> inspect.Parameter:
     type, how = shape_of(field.annotation)
     if operation.name in REPEATED and REPEATED[operation.name][0] == name:
         type = list[str]
-    required = field.is_required()
+    required = field.is_required() and name not in PASSWORDS
     is_open = type is bool and field.default is None  # neither yes nor no, unless it is said
     on_by_default = type is bool and field.default is True
     shown: dict[str, Any] = {"help": _help(name, field), "show_default": False}
@@ -141,6 +154,8 @@ def _parameter(operation: Operation, name: str) -> inspect.Parameter:
 def _help(name: str, field: FieldInfo) -> str:
     if name == "cites":
         return f"{ONE_LINE_FORMS}, or a JSON object; may be repeated"
+    if name in PASSWORDS:
+        return f"{field.description or ''}; asked for {'if it is not given' if field.is_required() else 'with -'}"
     several = "; may be repeated" if shape_of(field.annotation)[0] == list[str] else ""
     return f"{field.description or ''}{several}"
 

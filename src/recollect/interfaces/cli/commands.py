@@ -20,7 +20,7 @@ HEADINGS = {
     "Frameworks": "checkpoint item",
     "Service": "serve mcp key audit encryption",
     "Coding agents": "install uninstall hook ci",
-    "Store": "stats activity sql log verify doctor reindex leak-test bench config",
+    "Store": "stats activity sql log verify doctor reindex leak-test bench config completion",
     "Export, backup, copy": "export import backup restore-backup copy partitions migrate",
 }
 # The commands that create a store where there is none. The others fail: most likely it is the wrong folder.
@@ -39,6 +39,10 @@ ALSO = {
     "restore": "To make a store of a backup: recollect restore PLACE --to STORE (see recollect backup restore --help)"
 }
 """What the help of a command says besides, where the same word does something else, too."""
+PASSWORDS = ("password", "new_password")
+"""Fields that are asked for without echo, or read from standard input: see passwords.py."""
+IDS = frozenset({"id", "to", "others", "of", "run", "agent", "user", "session"})
+"""Arguments with a place that may be the beginning of an id: see short_ids.py."""
 HIDDEN = frozenset({"remember_many", "message.add_many", "checkpoint.put", "checkpoint.write", "item.put_many"})
 
 
@@ -102,6 +106,14 @@ PROGRAMS = (
         ("settings",),
         "Measure how long remember and recall take, on a copy of the store.",
         True,
+    ),
+    Program(
+        "completion",
+        "cli.completion:completion",
+        "read",
+        "",
+        ("shell",),
+        "Print the completion script of a shell: bash, zsh or fish.",
     ),
     Program("serve", "serve:serve", "operate", "", ("settings",), "Start the service: HTTP API, console and MCP."),
     Program("mcp", "mcp.stdio:serve", "operate", "", (), "Start an MCP server on standard input and output."),

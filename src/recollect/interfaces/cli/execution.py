@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from recollect.catalogue import Operation, validated
 from recollect.errors import InvalidInput, InvalidSettings, RecollectError
 from recollect.interfaces.cli.arguments import fields_of
-from recollect.interfaces.cli.commands import BEGINNING, REPEATED
+from recollect.interfaces.cli.commands import BEGINNING, IDS, PASSWORDS, REPEATED
 from recollect.interfaces.cli.problems import exit_code, print_error
 from recollect.settings_files import is_service
 
@@ -26,13 +26,15 @@ if TYPE_CHECKING:
 
 def execute(
     operation: Operation, given: dict[str, Any], store: str | None, organization: str | None, actor: str | None,
-    as_json: bool, profile: str | None = None, readonly: bool = False, yes: bool = False, **result_files: str | None,
+    as_json: bool, profile: str | None = None, readonly: bool = False, verbose: bool = False, yes: bool = False,
+    lines: bool = False, **result_files: str | None,
 ) -> int:  # fmt: skip
     from recollect.app import open_for_command
     from recollect.interfaces.cli.render.replies import Renderer
 
+    given = _with_passwords(operation, given)
     requests = [fields_of(operation, one) for one in _requests(operation, given)]
-    for fields in requests:
+    for fields in [{**one, "content": "a line"} for one in requests] if lines else requests:
         validated(operation, fields)  # a wrong request is wrong wherever the store is
     if operation.name == "import_":
         _expect_file(requests[0]["path"], also_folder="source" in requests[0])
@@ -43,7 +45,10 @@ def execute(
     which = {"create": begins, "create_organization": makes, "only_reads": only_reads}
     with open_for_command(store, organization, actor, profile=profile, readonly=readonly or None, **which) as mem:
         gc.enable()  # all is imported: see main.py
-        renderer = Renderer(mem.shown_zone)
+        renderer = Renderer(mem.shown_zone, verbose=verbose)
+        if lines:
+            return _remember_lines(mem, renderer, requests[0], as_json)
+        requests = [_with_whole_ids(mem, operation, one) for one in requests]
         if len(requests) > 1:
             return _for_each(mem, renderer, operation, requests, as_json)
         fields = requests[0]
@@ -54,6 +59,28 @@ def execute(
         code = _answer(renderer, operation, reply, as_json)
         _save(mem, renderer, reply, **result_files)
     return code
+
+
+def _remember_lines(mem: Recollect, renderer: Renderer, fields: dict[str, Any], as_json: bool) -> int:
+    from recollect.interfaces.cli.lines import remember_lines
+
+    return remember_lines(mem, renderer, fields, as_json)
+
+
+def _with_passwords(operation: Operation, given: dict[str, Any]) -> dict[str, Any]:
+    if not operation.request.model_fields.keys() & set(PASSWORDS):
+        return given
+    from recollect.interfaces.cli.passwords import with_passwords
+
+    return with_passwords(operation, given)
+
+
+def _with_whole_ids(mem: Recollect, operation: Operation, fields: dict[str, Any]) -> dict[str, Any]:
+    if not IDS.intersection(operation.positional):
+        return fields
+    from recollect.interfaces.cli.short_ids import with_whole_ids
+
+    return with_whole_ids(mem, operation, fields)
 
 
 def _requests(operation: Operation, given: dict[str, Any]) -> list[dict[str, Any]]:

@@ -12,11 +12,12 @@ import sys
 from collections.abc import Iterable, Sequence
 
 from recollect.catalogue import FORMER_NAMES, Operation, meant
+from recollect.errors import DOCS_URL
 from recollect.interfaces.cli.commands import ALSO, COMMANDS, GROUPS, HEADINGS, Program
 
-LEADING = ("--store", "--profile", "--organization", "--actor", "--json", "--readonly")
+LEADING = ("--store", "--profile", "--organization", "--actor", "--json", "--readonly", "--verbose", "-v")
 """Options that may stand before the command."""
-SWITCHES = ("--json", "--readonly")
+SWITCHES = ("--json", "--readonly", "--verbose", "-v")
 """Those of them that take no value."""
 
 
@@ -128,7 +129,8 @@ def _show_help() -> int:
         _list_commands(names.split())
         print()
     print("`recollect COMMAND --help` shows the options of a command. The store is recollect.db in the current folder;")
-    print("--store or $RECOLLECT_STORE names another one, or a YAML file with settings: --store settings.yaml.")
+    print("--store or $RECOLLECT_STORE names another one, a service (https://…) or a YAML file with settings.")
+    print(f"Ids may be given by their beginning. The documentation: {DOCS_URL}")
     return 0
 
 
@@ -181,6 +183,12 @@ def _in_place(operation: Operation, arguments: list[str]) -> list[str]:
     return [*first, *left, *named.values()]
 
 
+def _epilog(operation: Operation) -> str:
+    anchor = operation.command.replace(" ", "-")
+    page = f"\b\nDocumentation:\n{DOCS_URL}reference/cli.html#{anchor}"  # the first mark keeps an address in one piece
+    return f"{ALSO[operation.name]}\n\n{page}" if operation.name in ALSO else page
+
+
 def _run_command(operation: Operation, arguments: list[str]) -> int:
     if not isinstance(operation, Program) or operation.name == "hook":
         # pydantic would look through all installed packages for plugins of its own; no single command needs one.
@@ -195,7 +203,7 @@ def _run_command(operation: Operation, arguments: list[str]) -> int:
     app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
     arguments = _in_place(operation, arguments)
     function = command_function(operation, arguments)
-    app.command(operation.command, help=operation.summary, epilog=ALSO.get(operation.name))(function)
+    app.command(operation.command, help=operation.summary, epilog=_epilog(operation))(function)
     try:
         # Exit codes come back as values, so that nothing but our own lines reaches the terminal.
         code = app(arguments, prog_name=f"recollect {operation.command}", standalone_mode=False)

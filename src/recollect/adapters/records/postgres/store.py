@@ -23,7 +23,7 @@ from recollect.adapters.postgres.connection import (
     ReadStatement,
     opened_read_only,
 )
-from recollect.adapters.postgres.halfvec import half
+from recollect.adapters.postgres.halfvec import half, offered
 from recollect.adapters.postgres.pooler import POOLED
 from recollect.adapters.records.common import ddl, migrations
 from recollect.adapters.records.common.bulk_transaction import (
@@ -54,6 +54,7 @@ from recollect.adapters.records.postgres.fulltext_index import (
     check_text,
     erase_words,
     rebuild_text,
+    running,
     text_value,
 )
 from recollect.adapters.records.postgres.logins import check_logins
@@ -65,7 +66,6 @@ from recollect.adapters.records.postgres.vectors import (
     FACET_COLUMNS,
     PostgresVectors,
     no_vectors,
-    offered,
     prepare,
     stored_vectors,
 )
@@ -213,7 +213,7 @@ class PostgresStore(SqlReads):
         with self.as_owner() as connection:
             self.database.is_distributed = cluster.is_distributed(connection)
             made = connection.execute("SELECT to_regclass('recollect_migrations')").fetchall() != [(None,)]
-            done = ddl.recorded(tables_of.running(connection)) if made else {}
+            done = ddl.recorded(running(connection)) if made else {}
             if done != {one.number: one.checksum for one in migrations.migrations()}:
                 raise StoreReadOnly(
                     f"{self.database.label} is of another version of Recollect, and must be written to be brought up",

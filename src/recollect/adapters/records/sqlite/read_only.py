@@ -75,6 +75,11 @@ def _moment(path: Path) -> _Moment:
 class ReadOnlyReaders(Readers):
     """Connections that write nothing; those made for another state of the file are not used again."""
 
+    def __init__(self, path: Path, key: Any, check: Callable[[], None]) -> None:
+        super().__init__(path, None, key, check)
+        self._now: _Moment = _moment(path)
+        self._moments: dict[int, _Moment] = {}
+
     def _made(self) -> apsw.Connection:
         how = {"readonly_shm": 1} if self._now.has_log else {"immutable": 1}
         connection = connect(self._path, writable=False, key=self._key, untouched=how)
@@ -100,10 +105,6 @@ class ReadOnlyReaders(Readers):
     def _end(self, connection: apsw.Connection) -> None:
         self._moments.pop(id(connection), None)
         connection.close()
-
-    def __init__(self, path: Path, key: Any, check: Callable[[], None]) -> None:
-        super().__init__(path, None, key, check)
-        self._now, self._moments = _moment(path), dict[int, _Moment]()
 
     @contextmanager
     def one(self, *, fresh: bool = False) -> Iterator[apsw.Connection]:
@@ -166,14 +167,14 @@ class ReadOnlySqliteStore(SqliteStore):
                 raise self._other_version(connection)
             return str(connection.execute("SELECT value FROM recollect_store WHERE key = 'incarnation'").get)
 
-    def _other_version(self, connection: apsw.Connection) -> StoreError:
+    def _other_version(self, connection: apsw.Connection) -> NewerStore | StoreReadOnly:
         newest = max(migration.number for migration in migrations())
         if max(ddl.recorded(running(connection)), default=0) > newest:
             return NewerStore(
                 f"'{self.path.name}' was made by a newer version of Recollect",
                 remedy="upgrade: pip install -U recollect",
             )
-        return StoreReadOnly(  # type: ignore[return-value]
+        return StoreReadOnly(
             f"'{self.path.name}' is of an earlier version of Recollect, and must be written to be brought to this",
             remedy="open it once without readonly=True, or use the version that wrote it",
         )

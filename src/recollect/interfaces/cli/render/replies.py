@@ -15,6 +15,7 @@ from rich.markup import escape
 from rich.table import Column, Table
 from rich.text import Text
 
+from recollect.interfaces.cli.commands import Program
 from recollect.services.requests import Reply
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from recollect.app.config_show import SettingsView
     from recollect.app.key_changes import NewKey, StoreKey
     from recollect.catalogue import Operation
+    from recollect.services.access.keys import KeyPage
     from recollect.services.access.projects import ProjectPage
     from recollect.services.access.users import UserPage
     from recollect.services.admin.activity import Activity
@@ -55,21 +57,43 @@ INTERNAL = {
 
 
 class Renderer:
-    def __init__(self, timezone: str | None = "UTC", console: Console | None = None) -> None:
-        """Without a time zone, times are shown in the zone that they have."""
+    def __init__(self, timezone: str | None = "UTC", console: Console | None = None, *, verbose: bool = False) -> None:
+        """Without a time zone, times are shown in the zone that they have. Of what was written, all is shown with
+        `verbose`, and one line without."""
+        self.verbose = verbose
         self._zone = ZoneInfo(timezone) if timezone is not None else None
         self.console = console or _console()
 
     def show(self, operation: Operation, reply: BaseModel) -> None:
-        self._show(reply)
+        if not self.verbose and self._is_receipt(operation, reply):
+            self._receipt_line(operation, reply)
+        else:
+            self._show(reply)
         masked, created = (reply.masked, reply.created) if isinstance(reply, Reply) else ([], [])
         self.notes([f"added {one.type} {one.id}, which was not there yet" for one in created])
         self.notes([f"masked in {one.field}: {one.kind}" + f", {one.count} times" * (one.count > 1) for one in masked])
+
+    def _is_receipt(self, operation: Operation, reply: BaseModel) -> bool:
+        """Of what was written; what a check counted is its answer, the zeros too."""
+        is_answer = operation.only_reads or operation.name == "check" or isinstance(operation, Program)
+        return not is_answer and renderer_of(type(reply)) in (None, Renderer.receipt)
+
+    def _receipt_line(self, operation: Operation, reply: BaseModel) -> None:
+        from recollect.interfaces.cli.render.receipts import line_of
+
+        self.console.print(escape(line_of(operation, reply)), soft_wrap=True)
+        if key := getattr(reply, "key", None):  # it is shown this once, and copied
+            print(key)
+        self.notes(getattr(reply, "notes", []))
 
     def _show(self, reply: BaseModel) -> None:
         render = renderer_of(type(reply))
         if render is not None:
             render(self, reply)
+            return
+        listed = _only_list(reply)
+        if listed is not None:
+            self.listed(listed, getattr(reply, "next", None))
             return
         self.fields(reply.model_dump(mode="json", exclude=set(Reply.model_fields)))
 
@@ -154,12 +178,34 @@ class Renderer:
         self.console.print(f"[dim]{len(reply.memories)} of {reply.total}{more}[/]")
 
     def named(self, reply: UserPage | AgentPage | ProjectPage) -> None:
-        table = Table(_whole("id"), "name", "created", box=None, header_style="dim")
-        for one in reply:
-            table.add_row(escape(one.id), escape(one.name), self.when(one.created_at))
+        self.listed(list(reply), reply.next, ("id", "name", "email", "role", "type", "status", "created_at"))
+
+    def keys(self, reply: KeyPage) -> None:
+        shown = ("id", "name", "scopes", "user", "agent", "project", "namespace", "expires_at", "last_used_at")
+        self.listed(reply.keys, reply.next, (*shown, "revoked_at"))
+
+    def listed(self, rows: Sequence[BaseModel], next: str | None = None, fields: Sequence[str] = ()) -> None:
+        """A table of records, with the columns that say something."""
+        if not rows:
+            self.console.print("None.")
+            return
+        values = [row.model_dump(mode="json", exclude=set(Reply.model_fields)) for row in rows]
+        names = [name for name in fields or values[0] if any(_says(one.get(name)) for one in values)]
+        columns = [_whole(name) if name == "id" else Column(_titled(name)) for name in names]
+        table = Table(*columns, box=None, header_style="dim")
+        for one in values:
+            table.add_row(*(Text(self._listed_cell(name, one.get(name)), overflow="fold") for name in names))
         self.console.print(table)
-        if reply.next:
-            self.console.print(f"[dim]more with --after {reply.next}[/]")
+        if next:
+            self.console.print(f"[dim]more with --after {next}[/]")
+
+    def _listed_cell(self, name: str, value: object) -> str:
+        from recollect.interfaces.cli.render.cells import cell_text, clean
+
+        if isinstance(value, str) and name.endswith("_at"):
+            return self.when(value)
+        is_plain = isinstance(value, list) and not any(isinstance(one, dict | list) for one in value)
+        return clean(", ".join(map(str, value))) if is_plain and isinstance(value, list) else cell_text(value)
 
     def removed(self, reply: Removal) -> None:
         done = "would remove" if reply.dry_run else "removed"
@@ -307,6 +353,23 @@ class Renderer:
         self.console.print(table)
 
 
+def _only_list(reply: BaseModel) -> list[BaseModel] | None:
+    """The records of a reply that is a list of them."""
+    from pydantic import BaseModel as Model
+
+    lists = [getattr(reply, name) for name in type(reply).model_fields if name not in Reply.model_fields]
+    found = [one for one in lists if isinstance(one, list) and one and all(isinstance(row, Model) for row in one)]
+    return found[0] if len(found) == 1 and len(lists) <= 3 else None
+
+
+def _says(value: object) -> bool:
+    return value not in (None, "", [], {}, False)
+
+
+def _titled(name: str) -> str:
+    return name.removesuffix("_at").replace("_", " ")
+
+
 def _cell(value: object) -> str:
     if value is None:
         return ""
@@ -333,6 +396,7 @@ OWN: dict[str, Render] = {
     "app.config_show:SettingsView": Renderer.settings,
     "app.key_changes:NewKey": Renderer.new_key,
     "app.key_changes:StoreKey": Renderer.store_key,
+    "services.access.keys:KeyPage": Renderer.keys,
     "services.access.projects:ProjectPage": Renderer.named,
     "services.access.users:UserPage": Renderer.named,
     "services.admin.activity:Activity": Renderer.activity,
