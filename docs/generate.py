@@ -286,6 +286,7 @@ def _options(operation: Operation, *, common: bool = False) -> Iterator[tuple[st
     app.command(operation.command)(arguments.command_function(operation))
     for parameter in typer.main.get_command(app).params:
         is_own = operation.name in cli.RESULTS and parameter.name in ("out", "format", "chart")
+        is_own |= operation.name == "remember" and parameter.name == "lines"
         is_common = parameter.name not in operation.request.model_fields and not is_own
         if parameter.param_type_name == "option" and is_common == common:
             names = [*parameter.opts, *parameter.secondary_opts]

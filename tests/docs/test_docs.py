@@ -214,7 +214,7 @@ def test_every_command_is_in_the_help_and_in_the_reference() -> None:
 @pytest.mark.parametrize("command", sorted(commands.COMMANDS))
 def test_the_options_of_a_command_are_those_of_its_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run([*command.split(), "--help"]) == 0
-    helped = set(re.findall(r"^ +(--[a-z0-9-]+)", capsys.readouterr().out, re.MULTILINE))
+    helped = set(re.findall(r"^ +(?:-v, )?(--[a-z0-9-]+)", capsys.readouterr().out, re.MULTILINE))
     head, _, rest = (REFERENCE / "cli.md").read_text().partition("\n## ")
     section = rest.partition(f"\n### {command}\n")[2].partition("\n##")[0]
     documented = set(re.findall(r"^\| `(--[\w-]+)", head + section, re.MULTILINE))
