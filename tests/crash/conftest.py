@@ -35,7 +35,6 @@ from recollect.domain.record import Record
 from recollect.ports.query import Query, TextQuery
 from recollect.services.memories.embedded_records import embedded_memory
 from recollect.testing.fakes import HashEmbedder
-from scratch import DISK
 from seeds import SEED, SOAK
 
 State = dict[str, Any]
@@ -349,17 +348,6 @@ def compare() -> SimpleNamespace:
         assert_whole=assert_whole,
         assert_indexes_equal_records=assert_indexes_equal_records,
     )
-
-
-@pytest.fixture
-def tmp_path(tmp_path: Path) -> Iterator[Path]:
-    """On a disk, wherever other tests write: how long a write takes to be safe there decides where a kill meets it."""
-    if tempfile.gettempdir() == DISK:
-        yield tmp_path
-        return
-    made = Path(tempfile.mkdtemp(prefix="recollect-crash-", dir=DISK))
-    yield made
-    shutil.rmtree(made, ignore_errors=True)
 
 
 @pytest.fixture
