@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
+import shutil
+import tempfile
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +26,34 @@ EVERY_STORE: dict[str, Callable[[Path], str]] = {
     "duckdb": lambda folder: f"duckdb:///{folder}/store.duckdb",
     "dynamodb": lambda folder: dynamodb().new_store(),
     "postgres": lambda folder: server().new_store(),
+}
+
+
+@cache
+def _made_once(kind: str) -> Path:
+    """The file of a store without a record."""
+    folder = Path(tempfile.mkdtemp(prefix="recollect-empty-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    path = file_of(EVERY_STORE[kind](folder))
+    assert path is not None
+    (DuckdbStore if kind == "duckdb" else SqliteStore)(path).close()
+    return path
+
+
+def _copied(kind: str, folder: Path) -> str:
+    address = EVERY_STORE[kind](folder)
+    path = file_of(address)
+    assert path is not None
+    folder.mkdir(parents=True, exist_ok=True)
+    shutil.copy(_made_once(kind), path)
+    return address
+
+
+# The same with their tables, for tests that are not about a store that is made: copied in a quarter of the time.
+EMPTY_STORE: dict[str, Callable[[Path], str]] = {
+    **EVERY_STORE,
+    "sqlite": lambda folder: _copied("sqlite", folder),
+    "duckdb": lambda folder: _copied("duckdb", folder),
 }
 
 

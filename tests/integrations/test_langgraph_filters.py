@@ -13,7 +13,7 @@ import pytest
 from langgraph.store.memory import InMemoryStore
 
 import recollect
-from every_store import EVERY_STORE
+from every_store import EMPTY_STORE, EVERY_STORE
 from recollect.integrations.langgraph import RecollectStore
 
 ORDERS = {"$gt": ">", "$gte": ">=", "$lt": "<", "$lte": "<=", "$eq": "=", "$ne": "!="}
@@ -26,7 +26,7 @@ NUMBERS = [-1, 0, 1, 2.5, 9, 10, 1e20, 2**60]
 
 @pytest.fixture(params=[*EVERY_STORE, "memory"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[RecollectStore]:
-    address = "memory://" if request.param == "memory" else EVERY_STORE[request.param](tmp_path)
+    address = "memory://" if request.param == "memory" else EMPTY_STORE[request.param](tmp_path)
     with recollect.open(address, embedder="none") as mem:
         yield RecollectStore(mem, fields=())
 

@@ -15,7 +15,7 @@ from langgraph.store.base import GetOp, ListNamespacesOp, MatchCondition, PutOp,
 from langgraph.store.memory import InMemoryStore
 
 import recollect
-from every_store import EVERY_STORE
+from every_store import EMPTY_STORE, EVERY_STORE
 from long_texts import ASKED, FACT, LONG, ShortSighted
 from postgres_server import server
 from recollect.domain.key_value import Item, ItemVector
@@ -141,7 +141,7 @@ def test_an_item_without_vectors_comes_last_and_is_not_lost(mem: Any) -> None:
 @pytest.mark.parametrize("kind", [*EVERY_STORE, "memory"])
 @pytest.mark.parametrize("fields", [["$"], ["text"], ["parts[*].text"]])
 def test_a_fact_at_the_end_of_a_long_value_is_found(kind: str, fields: list[str], tmp_path: Path) -> None:
-    address = EVERY_STORE[kind](tmp_path) if kind in EVERY_STORE else "memory://"
+    address = EMPTY_STORE[kind](tmp_path) if kind in EVERY_STORE else "memory://"
     with recollect.open(address, embedder=ShortSighted(256)) as mem:
         store = RecollectStore(mem, fields=fields)
         texts = LONG | {f"{key}, without it": text.replace(FACT, "") for key, text in LONG.items()}

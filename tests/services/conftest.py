@@ -9,12 +9,14 @@ from typing import Any
 import pytest
 
 import recollect
+from every_store import EMPTY_STORE
 from postgres_server import server
 
 
 def _open(kind: str, folder: Path) -> Any:
-    address = {"sqlite": str(folder / "each.db"), "memory": "memory://"}.get(kind)
-    return recollect.open(address or server().emptied_store(), embedder="hash", citation_root=folder)
+    addresses = {"sqlite": EMPTY_STORE["sqlite"], "memory": lambda _: "memory://"}
+    address = addresses[kind](folder) if kind in addresses else server().emptied_store()
+    return recollect.open(address, embedder="hash", citation_root=folder)
 
 
 @pytest.fixture(params=("sqlite", "memory"))

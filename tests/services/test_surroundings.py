@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import recollect
-from every_store import EVERY_STORE
+from every_store import EMPTY_STORE, EVERY_STORE
 from recollect.domain.agents import Lease
 from recollect.domain.record import now
 from recollect.errors import (
@@ -34,7 +34,7 @@ from recollect.services.runs.history import lease_name
 
 @pytest.mark.parametrize("kind", EVERY_STORE)
 def test_a_lease_taken_by_a_clock_that_is_ahead_blocks_nobody(kind: str, tmp_path: Path) -> None:
-    with recollect.open(EVERY_STORE[kind](tmp_path), embedder="hash") as mem:
+    with recollect.open(EMPTY_STORE[kind](tmp_path), embedder="hash") as mem:
         mem.agent.add("Worker bee", id="bee")
         run = mem.run.start("collect honey", agent="bee").id
         fence = mem.run.claim("one", id=run).fence

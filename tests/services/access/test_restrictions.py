@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import recollect
-from every_store import EVERY_STORE
+from every_store import EMPTY_STORE, EVERY_STORE
 from recollect.domain.access import Restriction
 from recollect.domain.agents import Agent
 from recollect.domain.memory import Memory
@@ -22,7 +22,7 @@ from recollect.services.restrictions import BOOKKEEPING, CLOSED, FREE, OPEN, Rul
 
 @pytest.fixture(params=[*EVERY_STORE, "memory"])
 def everywhere(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
-    address = "memory://" if request.param == "memory" else EVERY_STORE[request.param](tmp_path)
+    address = "memory://" if request.param == "memory" else EMPTY_STORE[request.param](tmp_path)
     with recollect.open(address, embedder="hash", citation_root=tmp_path) as opened:
         yield opened
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import recollect
-from every_store import EVERY_STORE, store_with_keys
+from every_store import EMPTY_STORE, EVERY_STORE, store_with_keys
 from recollect.adapters.encryption.master_key import MasterKey
 from recollect.domain.record import RECORDS
 from recollect.domain.tenancy import Organization
@@ -27,7 +27,7 @@ DOOMED, OTHER = Scope("doomed"), Scope("default")
 
 @pytest.fixture(params=EVERY_STORE)
 def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    return EVERY_STORE[request.param](tmp_path)
+    return EMPTY_STORE[request.param](tmp_path)
 
 
 @contextmanager

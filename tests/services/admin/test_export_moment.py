@@ -14,7 +14,7 @@ from typing import Any, BinaryIO
 import pytest
 
 import recollect
-from every_store import EVERY_STORE
+from every_store import EMPTY_STORE, EVERY_STORE
 from recollect import app, cite
 from recollect.adapters.local_folders import LocalFolders
 from recollect.adapters.records.sqlite import store as sqlite
@@ -125,7 +125,7 @@ def test_an_export_is_of_one_moment_whatever_happens_at_any_point_of_it(after: i
 @pytest.mark.parametrize("after", [1, 50, 75])
 @pytest.mark.parametrize("kind", ["duckdb", "postgres"])
 def test_an_export_of_any_store_is_of_one_moment(kind: str, after: int, tmp_path: Path) -> None:
-    with filled(EVERY_STORE[kind](tmp_path)) as mem:
+    with filled(EMPTY_STORE[kind](tmp_path)) as mem:
         before = exported(mem, tmp_path / "before.jsonl")
         assert meddled_export(mem, after, tmp_path / "during.jsonl") == before
     stands_alone(tmp_path / "during.jsonl", tmp_path / "b.db")
@@ -134,7 +134,7 @@ def test_an_export_of_any_store_is_of_one_moment(kind: str, after: int, tmp_path
 @pytest.mark.parametrize("after", range(1, 46, 9))
 def test_an_export_of_dynamodb_is_of_the_moment_at_which_all_was_read(after: int, tmp_path: Path) -> None:
     """It has no snapshots: what changes while it is read is read again, all of it."""
-    with filled(EVERY_STORE["dynamodb"](tmp_path)) as mem:
+    with filled(EMPTY_STORE["dynamodb"](tmp_path)) as mem:
         link, happens, left = mem._core.store.dynamo, Meddler(mem), [after]
         pages = link.pages
 
@@ -300,7 +300,7 @@ def test_a_log_that_grows_behind_an_export_is_told_of(
 
 
 def test_a_duckdb_file_is_written_anew_when_nobody_reads_a_snapshot_of_it(tmp_path: Path) -> None:
-    with filled(EVERY_STORE["duckdb"](tmp_path)) as mem:
+    with filled(EMPTY_STORE["duckdb"](tmp_path)) as mem:
         store, scope = mem._core.store, mem._scope
         done = threading.Event()
 
@@ -323,7 +323,7 @@ def test_a_duckdb_file_is_written_anew_when_nobody_reads_a_snapshot_of_it(tmp_pa
 
 @pytest.mark.parametrize("kind", EVERY_STORE)
 def test_what_is_encrypted_can_be_written_after_the_first_export(kind: str, tmp_path: Path) -> None:
-    with recollect.open(EVERY_STORE[kind](tmp_path), embedder="hash") as mem:
+    with recollect.open(EMPTY_STORE[kind](tmp_path), embedder="hash") as mem:
         mem.export(str(tmp_path / "first.jsonl"))  # the first to read some records is the moment of the export
         agent = mem.agent.add("Sam", system="You are Sam.").id
         assert mem.agent.show(agent).system == "You are Sam."

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import recollect
-from every_store import EVERY_STORE
+from every_store import EMPTY_STORE, EVERY_STORE
 from recollect.domain.agents import Result
 from recollect.domain.memory import Embedding, Memory, Relationship, Revision, Tag
 from recollect.domain.provenance import Citation
@@ -80,7 +80,7 @@ def test_an_import_that_was_stopped_is_finished_by_running_it_again(
             part: {id for (id,) in store.select(scope, Query(part, deleted="yes"), ("memory_id",))}
             for part in (Tag, Citation, Embedding, Revision)
         }
-    with recollect.open(EVERY_STORE[kind](tmp_path), embedder="hash") as mem:
+    with recollect.open(EMPTY_STORE[kind](tmp_path), embedder="hash") as mem:
         sizes: list[int] = []
         for stop in (1, 4, 8):
             with monkeypatch.context() as patch:

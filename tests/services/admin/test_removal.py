@@ -10,7 +10,7 @@ import pytest
 from starlette.testclient import TestClient
 
 import recollect
-from every_store import EVERY_STORE
+from every_store import EMPTY_STORE
 from recollect.domain.agents import Agent, Execution
 from recollect.domain.conversations import Message, Session
 from recollect.domain.memory import Memory
@@ -308,7 +308,7 @@ def test_what_one_person_alone_used_is_theirs(each: Any) -> None:
 
 @pytest.mark.parametrize("kind", ["duckdb", "dynamodb"])
 def test_removing_and_restoring_on_the_other_stores(kind: str, tmp_path: Path) -> None:
-    with recollect.open(EVERY_STORE[kind](tmp_path), embedder="hash") as mem:
+    with recollect.open(EMPTY_STORE[kind](tmp_path), embedder="hash") as mem:
         shared_project(mem)
         with pytest.raises(Conflict):
             mem.user.remove("ann", for_good=True)

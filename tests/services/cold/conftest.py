@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from cold_sessions import opened
-from every_store import EVERY_STORE
+from every_store import EMPTY_STORE, EVERY_STORE
 
 
 @pytest.fixture(params=EVERY_STORE)
 def mem(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
-    with opened(EVERY_STORE[request.param](tmp_path), objects=str(tmp_path / "objects")) as memory:
+    with opened(EMPTY_STORE[request.param](tmp_path), objects=str(tmp_path / "objects")) as memory:
         yield memory
 
 

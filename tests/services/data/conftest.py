@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import recollect
-from every_store import EVERY_STORE
+from every_store import EMPTY_STORE, EVERY_STORE
 
 
 @pytest.fixture(autouse=True)
@@ -20,7 +20,7 @@ def _one_engine(one_engine: None) -> None:
 @pytest.fixture(params=tuple(EVERY_STORE))
 def stored(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
     """Every test runs on every record store."""
-    address = EVERY_STORE[request.param](tmp_path)
+    address = EMPTY_STORE[request.param](tmp_path)
     with recollect.open(address, embedder="hash", objects=str(tmp_path / "content"), background=False) as mem:
         yield mem
 

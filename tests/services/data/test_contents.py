@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import recollect
-from every_store import EVERY_STORE
+from every_store import EMPTY_STORE, EVERY_STORE
 from postgres_server import BIN, server
 from recollect.adapters.objects.folder import FolderObjects
 from recollect.app import copy, restore_backup
@@ -35,7 +35,7 @@ from recollect.services.transaction import made
 
 @pytest.fixture(params=EVERY_STORE)
 def mem(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
-    address = EVERY_STORE[request.param](tmp_path)
+    address = EMPTY_STORE[request.param](tmp_path)
     with _opened(address, objects=str(tmp_path / "objects")) as opened:
         yield opened
 

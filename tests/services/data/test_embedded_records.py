@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import recollect
-from every_store import EVERY_STORE, VECTOR_SEARCH, searched
+from every_store import EMPTY_STORE, EVERY_STORE, VECTOR_SEARCH, searched
 from recollect.domain.memory import DATA, Embedding, IndexTask, owner_key
 from recollect.domain.sources import Field, Source, Table, field_text, table_text
 from recollect.domain.text.names import in_words
@@ -48,7 +48,7 @@ class CountingEmbedder(HashEmbedder):
 
 @pytest.fixture(params=EVERY_STORE)
 def stored(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
-    with recollect.open(EVERY_STORE[request.param](tmp_path), embedder=HashEmbedder(32)) as mem:
+    with recollect.open(EMPTY_STORE[request.param](tmp_path), embedder=HashEmbedder(32)) as mem:
         yield mem
 
 
@@ -236,7 +236,7 @@ def test_an_export_takes_them_along(kind: str, tmp_path: Path) -> None:
             namespace=DATA, model="another",
         ))])  # fmt: skip
         mem.export(path)
-    with recollect.open(EVERY_STORE[kind](tmp_path), embedder=HashEmbedder(32)) as mem:
+    with recollect.open(EMPTY_STORE[kind](tmp_path), embedder=HashEmbedder(32)) as mem:
         first = mem.import_(path)
         assert mem.verify().sound
         assert len(near(mem, "sales")) == IN_SALES

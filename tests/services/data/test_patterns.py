@@ -14,7 +14,7 @@ import pytest
 
 import recollect
 from counting import store_calls
-from every_store import EVERY_STORE
+from every_store import EMPTY_STORE
 from recollect.domain.learning import PatternUse
 from recollect.domain.sources import QueryRun
 from recollect.errors import InvalidInput, NotFound
@@ -241,7 +241,7 @@ def _judging(store: str, same: str, others: list[str]) -> None:
 
 @pytest.mark.parametrize("store", ["sqlite", "postgres"])
 def test_two_processes_that_judge_the_same_run_count_it_once(store: str, tmp_path: Path) -> None:
-    address = EVERY_STORE[store](tmp_path)
+    address = EMPTY_STORE[store](tmp_path)
     opened: Any = recollect.open(address, embedder="hash", objects=str(tmp_path / "objects"), background=False)
     with opened as mem:
         add(mem, tmp_path)

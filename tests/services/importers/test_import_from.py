@@ -18,7 +18,7 @@ import pytest
 
 import recollect
 from counting import store_calls
-from every_store import EVERY_STORE
+from every_store import EMPTY_STORE, EVERY_STORE
 from import_samples import made_sample
 from recollect.domain.memory import Memory
 from recollect.errors import InvalidInput, SecretFound, StoreFull, TooLarge
@@ -94,7 +94,7 @@ def test_citations_lead_to_what_was_imported(mem: Any, tmp_path: Path, source: s
 @pytest.mark.parametrize("kind", EVERY_STORE)
 def test_on_every_store(kind: str, tmp_path: Path) -> None:
     path = made_sample("session-memory-agent", tmp_path)
-    with recollect.open(EVERY_STORE[kind](tmp_path), embedder="hash") as mem:
+    with recollect.open(EMPTY_STORE[kind](tmp_path), embedder="hash") as mem:
         first = mem.import_(path, source="session-memory-agent")
         assert first.records == sum(first.found.values())
         assert mem.recall("起床", limit=1)[0].text == "明天早上七点叫我起床"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import recollect
-from every_store import EVERY_STORE
+from every_store import EMPTY_STORE, EVERY_STORE
 from recollect.domain.conversations import Session
 from recollect.domain.memory import Memory
 from recollect.errors import ModelFailed, NotFound
@@ -54,7 +54,7 @@ def found(reply: Any, finding: str = "new") -> list[str]:
 
 @pytest.mark.parametrize("kind", EVERY_STORE)
 def test_what_was_stated_is_proposed_once_with_its_messages(kind: str, tmp_path: Path) -> None:
-    with opened(EVERY_STORE[kind](tmp_path), embedder=HashEmbedder(64)) as mem:
+    with opened(EMPTY_STORE[kind](tmp_path), embedder=HashEmbedder(64)) as mem:
         begin(mem)
         ids = talk(mem, *SAID)
         tried = mem.session.extract("s", dry_run=True)

@@ -15,7 +15,7 @@ import pytest
 
 import recollect
 import recollect.services
-from every_store import EVERY_STORE
+from every_store import EMPTY_STORE, EVERY_STORE
 from recollect.adapters.vectors.embedded.segment import open_segment
 from recollect.domain.audit import Erasure
 from recollect.errors import NotFound, StoreFull
@@ -60,7 +60,7 @@ FINISHERS: dict[str, Callable[[Any, str], object]] = {
 def test_what_is_owed_is_said_and_finished(
     kind: str, how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with recollect.open(EVERY_STORE[kind](tmp_path), embedder="hash") as mem:
+    with recollect.open(EMPTY_STORE[kind](tmp_path), embedder="hash") as mem:
         id = mem.remember(f"the secret is {MARK}").id
         there_is_room = fails(mem, monkeypatch)
         erased_in_vain(mem, id)

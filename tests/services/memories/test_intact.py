@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import recollect
-from every_store import EVERY_STORE
+from every_store import EMPTY_STORE
 from recollect.domain.kinds import KINDS, Content
 from recollect.domain.memory import Memory, Revision
 from recollect.errors import DamagedData
@@ -78,7 +78,7 @@ def test_a_changed_memory_is_not_packed_into_a_prompt(each: Any) -> None:
 
 @pytest.mark.parametrize("kind", ["duckdb", "dynamodb", "postgres"])
 def test_every_store_is_looked_at_alike(kind: str, tmp_path: Path) -> None:
-    with recollect.open(EVERY_STORE[kind](tmp_path), embedder="hash") as mem:
+    with recollect.open(EMPTY_STORE[kind](tmp_path), embedder="hash") as mem:
         id = mem.remember("Pay 1000 euros").id
         other = mem.remember("The harbour opens at nine").id
         damage(mem, id, content={"text": "Pay 9000 euros"}, text="Pay 9000 euros")

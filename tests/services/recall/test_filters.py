@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import recollect
-from every_store import EVERY_STORE
+from every_store import EMPTY_STORE, EVERY_STORE
 from recollect.domain.record import now
 from recollect.errors import InvalidInput
 
@@ -67,7 +67,7 @@ ORDERS = {
 
 @pytest.fixture(params=(*EVERY_STORE, "memory"))
 def mem(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
-    address = EVERY_STORE[request.param](tmp_path) if request.param in EVERY_STORE else "memory://"
+    address = EMPTY_STORE[request.param](tmp_path) if request.param in EVERY_STORE else "memory://"
     with recollect.open(address, embedder="none", background=False) as opened:
         yield opened
 

@@ -11,7 +11,7 @@ import pytest
 
 import recollect
 from counting import store_calls
-from every_store import EVERY_STORE
+from every_store import EMPTY_STORE, EVERY_STORE
 from recollect.domain.conversations import Message
 from recollect.domain.memory import MESSAGES, Embedding, IndexTask, Revision
 from recollect.domain.record import now
@@ -63,7 +63,7 @@ def count(mem: Any, record: Any, **where: Any) -> int:
 @pytest.mark.parametrize("kind", EVERY_STORE)
 def test_what_was_said_is_recalled_on_every_store(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One rich test per store: the rest is the same on all of them."""
-    with opened(EVERY_STORE[kind](tmp_path), embedder=HashEmbedder(64)) as mem:
+    with opened(EMPTY_STORE[kind](tmp_path), embedder=HashEmbedder(64)) as mem:
         ids = talk(mem)
         for whose in ({"session": "s"}, {"user": "ann"}, {"agent": "bee"}, {"project": "trip"}):
             found = mem.recall("when does the ferry leave", **whose)

@@ -12,7 +12,7 @@ import apsw
 import pytest
 
 import recollect
-from every_store import EVERY_STORE
+from every_store import EMPTY_STORE, EVERY_STORE
 from recollect.domain.record import made_at
 from recollect.domain.text.relevance import NEIGHBOUR_REACH
 from recollect.services.recall.candidates import _at_once, _positions
@@ -81,7 +81,7 @@ def test_every_store_is_asked_the_same_of_short_and_long_sessions(kind: str, tmp
     found = {}
     for size in (5, 500):
         (tmp_path / str(size)).mkdir()
-        with recollect.open(EVERY_STORE[kind](tmp_path / str(size)), embedder="none") as mem:
+        with recollect.open(EMPTY_STORE[kind](tmp_path / str(size)), embedder="none") as mem:
             filled(mem, size)
             found[size] = asked_of(kind, mem)
     assert found[5] == found[500]
@@ -163,7 +163,7 @@ def test_what_was_written_one_after_another_without_a_session_stands_together(
     kind: str, whose: dict[str, Any], tmp_path: Path
 ) -> None:  # fmt: skip
     """The answer shares no word with the question; what was written just before it does."""
-    with recollect.open(EVERY_STORE[kind](tmp_path), embedder="none") as mem:
+    with recollect.open(EMPTY_STORE[kind](tmp_path), embedder="none") as mem:
         mem.remember_many([{"content": f"an idle remark, number {n}", **whose} for n in range(40)])
         mem.remember("Took the car to the garage", **whose)
         answer = mem.remember("They said that the clutch is gone", **whose)

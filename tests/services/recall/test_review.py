@@ -8,7 +8,7 @@ import pytest
 
 import recollect
 from counting import store_calls
-from every_store import EVERY_STORE
+from every_store import EMPTY_STORE, EVERY_STORE
 from recollect import cite
 from recollect.errors import InvalidInput
 from seeds import some
@@ -16,7 +16,7 @@ from seeds import some
 
 @pytest.mark.parametrize("kind", some(2, EVERY_STORE, "review"))
 def test_what_is_used_or_risky_comes_first_and_says_why(kind: str, tmp_path: Any) -> None:
-    with recollect.open(EVERY_STORE[kind](tmp_path), embedder="hash") as mem:
+    with recollect.open(EMPTY_STORE[kind](tmp_path), embedder="hash") as mem:
         mem.remember("plain", id="plain", author="ann")
         mem.remember("rests on plain", id="rests", derived_from=["plain"], kind="observation")
         mem.remember("cited", id="cited", cites=[cite.user("ann", "I saw it")], author="ann")

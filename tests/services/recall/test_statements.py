@@ -10,7 +10,7 @@ import pytest
 
 import recollect
 from counting import store_calls
-from every_store import EVERY_STORE
+from every_store import EMPTY_STORE, EVERY_STORE
 from recollect.services import times
 from recollect.services.access_journal import Journal
 from recollect.testing.statements import sqlite_statements
@@ -98,7 +98,7 @@ def test_remember_runs_a_few_statements(counted: tuple[Any, list[str]]) -> None:
 @pytest.mark.parametrize("kind", EVERY_STORE)
 def test_every_store_is_waited_for_a_few_times(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Counted are calls of the store and of the vector index, each of which waits once where they are far away."""
-    with recollect.open(EVERY_STORE[kind](tmp_path), embedder="hash") as mem:
+    with recollect.open(EMPTY_STORE[kind](tmp_path), embedder="hash") as mem:
         fill(mem)
         seen = store_calls(mem, monkeypatch)
         for asked in QUESTIONS.values():

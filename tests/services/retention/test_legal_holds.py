@@ -11,7 +11,7 @@ import pytest
 
 from cold_sessions import contents, fill, opened, tenant_of
 from counting import store_calls
-from every_store import EVERY_STORE
+from every_store import EMPTY_STORE, EVERY_STORE
 from recollect.domain.agents import AgentState
 from recollect.domain.memory import Memory
 from recollect.domain.record import now
@@ -80,7 +80,7 @@ def test_what_is_not_held_can_be_deleted_as_ever(mem: Any) -> None:
 
 @pytest.mark.parametrize("kind", EVERY_STORE)
 def test_what_is_held_does_not_expire(kind: str, tmp_path: Path) -> None:
-    with opened(EVERY_STORE[kind](tmp_path), restore_days=0, access_log_days=1) as mem:
+    with opened(EMPTY_STORE[kind](tmp_path), restore_days=0, access_log_days=1) as mem:
         _fill(mem)
         tenant = tenant_of(mem)
         for session in ("old", "free"):

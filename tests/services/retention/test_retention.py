@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from cold_sessions import age, contents, fill, opened, tenant_of
-from every_store import EVERY_STORE
+from every_store import EMPTY_STORE, EVERY_STORE
 from recollect.domain.memory import Memory
 from recollect.domain.record import now
 from recollect.domain.retention import RetentionClock, RetentionRule
@@ -22,7 +22,7 @@ from recollect.services.retention import clock
 
 @pytest.fixture(params=EVERY_STORE)
 def mem(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
-    with opened(EVERY_STORE[request.param](tmp_path), objects=str(tmp_path / "objects")) as memory:
+    with opened(EMPTY_STORE[request.param](tmp_path), objects=str(tmp_path / "objects")) as memory:
         yield memory
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import recollect
-from every_store import EVERY_STORE
+from every_store import EMPTY_STORE, EVERY_STORE
 from recollect import Act, Done, Runner, Task
 from recollect.catalogue import OPERATIONS
 from recollect.domain.access import ROLES
@@ -28,7 +28,7 @@ EVERYTHING = frozenset({"read", "write", "govern", "delete", "admin"})
 
 @pytest.fixture(params=EVERY_STORE)
 def on_every_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
-    with recollect.open(EVERY_STORE[request.param](tmp_path), embedder="none", background=False) as opened:
+    with recollect.open(EMPTY_STORE[request.param](tmp_path), embedder="none", background=False) as opened:
         opened.agent.add("Worker bee", id="bee")
         yield opened
 

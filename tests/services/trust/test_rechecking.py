@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import recollect
-from every_store import EVERY_STORE
+from every_store import EMPTY_STORE, EVERY_STORE
 from recollect import cite
 from recollect.app.background import Background
 from recollect.domain.agents import Lease
@@ -300,7 +300,7 @@ class TestRenamed:
 
 @pytest.mark.parametrize("kind", [*EVERY_STORE, "memory"])
 def test_every_store_takes_turns_knows_the_oldest_and_keeps_one_secret(kind: str, tmp_path: Path) -> None:
-    address = EVERY_STORE[kind](tmp_path) if kind in EVERY_STORE else "memory://"
+    address = EMPTY_STORE[kind](tmp_path) if kind in EVERY_STORE else "memory://"
     with recollect.open(address, embedder="hash") as opened:
         for id in "012":
             opened.remember(f"note {id}", id=id, cites=[cite.user("ann", "said")])
