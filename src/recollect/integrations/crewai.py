@@ -19,8 +19,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from recollect.errors import InvalidInput, MissingExtra, NotFound
-from recollect.integrations.storable_text import storable
 from recollect.integrations.scoped_memory import ScopedMemory, synchronous
+from recollect.integrations.storable_text import storable
 
 try:
     from crewai.memory.types import MemoryRecord, ScopeInfo

@@ -15,7 +15,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from recollect.errors import MissingExtra
-from recollect.integrations.storable_text import clipped, kept, storable, unkept
+from recollect.integrations.kept_items import given_back, kept, searchable
+from recollect.integrations.storable_text import clipped, storable
 
 try:
     from llama_index.core.base.base_retriever import BaseRetriever
@@ -227,15 +228,15 @@ def _written(message: ChatMessage) -> dict[str, Any]:
     call = message.additional_kwargs.get("tool_call_id")
     return {
         "role": role,
-        "text": clipped(message.content or "") or None,
-        "content": [{"type": PART, **kept(message.model_dump(mode="json"))}],
+        "text": searchable(message.content or ""),
+        "content": [kept(message.model_dump(mode="json"), PART)],
         "tool_call_id": storable(call) if isinstance(call, str) and role == "tool" else None,
     }
 
 
 def _read(message: MessageView) -> ChatMessage:
-    for part in message.content:
-        if isinstance(part, dict) and part.get("type") == PART:
-            return ChatMessage.model_validate(unkept(part))
+    item = given_back(message, PART)
+    if item is not None:
+        return ChatMessage.model_validate(item)
     role = message.role if message.role in ("user", "assistant") else "system"
     return ChatMessage(role=MessageRole(role), content=message.text or "")
