@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field as Having
 from pydantic import PrivateAttr, ValidationInfo, model_validator
@@ -70,9 +70,7 @@ class AddSourceRequest(Request):
 
     @model_validator(mode="wrap")
     @classmethod
-    def _frames(
-        cls, value: object, handler: ModelWrapValidatorHandler[AddSourceRequest], info: ValidationInfo
-    ) -> AddSourceRequest:
+    def _frames(cls, value: object, handler: ModelWrapValidatorHandler[Self], info: ValidationInfo) -> Self:
         """A data frame may be given where a path may; it is no JSON, so it stays out of the fields."""
         frame: ArrowStream | None = None
         if isinstance(value, dict) and not isinstance(value.get("path"), str | None):
