@@ -33,7 +33,7 @@ def endpoints(service: Service) -> list[Endpoint]:
     async def export(request: Request) -> Response:
         return await shown(request, lambda: service.run(lambda: _begun(service, request)))
 
-    return [("GET", f"{ROOT}/export", "console export", export)]
+    return [("GET", f"{ROOT}/search/export", "console export", export)]
 
 
 def _begun(service: Service, request: Request) -> Response:
