@@ -14,7 +14,7 @@ from seeds import SOAK
 
 _MEMORY = Path("/dev/shm")
 _ROOM = 4 << 30  # each of three processes was seen to use about 100 MB, some tests a few times as much
-_NAME = "recollect-tests-"
+_NAME = "recollect-servers-"
 
 
 def folder_in_memory() -> Path:
