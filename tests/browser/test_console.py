@@ -29,6 +29,7 @@ PAGES = (
     "/sources",
     "/ask",
     "/connections",
+    "/import",
     "/audit",
     "/privacy",
     "/retention?preview=1",
@@ -39,7 +40,7 @@ PAGES = (
     "/settings",
     "/account",
 )
-FOR_ADMINS = ("/audit", "/privacy", "/retention?preview=1", "/backups", "/users", "/keys", "/settings")
+FOR_ADMINS = ("/import", "/audit", "/privacy", "/retention?preview=1", "/backups", "/users", "/keys", "/settings")
 # The contrast of every piece of text with what is behind it, by the rule of WCAG 2.
 CONTRAST = Path(__file__).with_name("contrast.js").read_text()
 AXE = Path(__file__).parents[2] / ".node/axe/node_modules/axe-core/axe.min.js"

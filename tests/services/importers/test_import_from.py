@@ -21,7 +21,7 @@ from counting import store_calls
 from every_store import EMPTY_STORE, EVERY_STORE
 from import_samples import made_sample
 from recollect.domain.memory import Memory
-from recollect.errors import InvalidInput, SecretFound, StoreFull, TooLarge
+from recollect.errors import DamagedData, InvalidInput, SecretFound, StoreFull, TooLarge
 from recollect.ports.query import Query
 from recollect.services.admin import import_from
 from recollect.services.importers import json_stream, origin
@@ -271,7 +271,26 @@ def test_an_export_of_recollect_is_recognised(mem: Any, tmp_path: Path) -> None:
     mem.export(str(tmp_path / "own.jsonl"))
     assert mem.import_(str(tmp_path / "own.jsonl"), source="auto").source == "recollect"
     with pytest.raises(InvalidInput, match="--from"):
-        mem.import_(str(tmp_path / "own.jsonl"), dry_run=True)
+        mem.import_(str(tmp_path / "own.jsonl"), vector_model="any")
+
+
+def test_a_dry_run_of_an_export_checks_counts_and_masks_and_writes_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "own.jsonl"
+    secret = "AKIA" + "QYLPMN5HFIQR7XYA"
+    with recollect.open(tmp_path / "one.db", embedder="hash", secrets="keep") as mem:
+        kept = mem.remember(f"the key is {secret}", tags=["one", "two"])
+        mem.export(str(path))
+    with recollect.open(tmp_path / "other.db", embedder="hash") as other:
+        dry = other.import_(str(path), dry_run=True)
+        assert (dry.dry_run, dry.records, dry.found["memory"], dry.found["tag"]) == (True, 0, 1, 2)
+        (sample,) = dry.samples
+        assert (sample.what, sample.id) == ("memory", kept.id)
+        assert secret not in sample.text
+        assert dry.masked
+        assert other.list().memories == []
+        path.write_bytes(path.read_bytes()[:-20])
+        with pytest.raises(DamagedData, match="cut short"):
+            other.import_(str(path), dry_run=True)
 
 
 def test_strange_text_is_kept_as_far_as_a_store_can(mem: Any, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import hashlib
 import json
 from array import array
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Annotated, Literal
@@ -23,6 +24,8 @@ from pydantic import Field, ValidationError
 
 from recollect.domain.agents import Result
 from recollect.domain.audit import Seal
+from recollect.domain.conversations import Message
+from recollect.domain.memory import Memory
 from recollect.domain.record import JsonObject, Name, Record
 from recollect.domain.tenancy import User
 from recollect.errors import Conflict, DamagedData, Denied, InvalidInput
@@ -32,7 +35,7 @@ from recollect.services.admin.export import FORMAT, LEFT_OUT, ExportFooter, Skip
 from recollect.services.admin.import_batches import PARTS, WHOLES, owner_of, write_batch
 from recollect.services.admin.import_from import import_from
 from recollect.services.admin.import_secrets import ImportMasking
-from recollect.services.importers.findings import ImportSample, UnmappedField
+from recollect.services.importers.findings import Findings, ImportSample, UnmappedField
 from recollect.services.importers.registry import AUTO, NAMES
 from recollect.services.memories.content_hashes import difference
 from recollect.services.memories.indexing import Progress, refreshed
@@ -56,7 +59,7 @@ class ImportRequest(Request):
         description=f"The product it comes from, if not from Recollect: {', '.join(NAMES)};"
         f" {AUTO} finds out from the file",
     )
-    dry_run: bool = Field(False, description="Only say what would be imported; for other products")
+    dry_run: bool = Field(False, description="Only say what would be imported, and write nothing")
     vector_model: Name | None = Field(
         None, description="The model that made the vectors of another product, if the file does not say; keeps them"
     )
@@ -83,11 +86,13 @@ def import_(tenant: Tenant, request: ImportRequest, progress: Progress = lambda 
     """
     path = Path(request.path).expanduser()
     if request.source is None or (request.source == AUTO and _is_export(tenant, path)):
-        if request.dry_run or request.vector_model is not None:
+        if request.vector_model is not None:
             raise InvalidInput(
-                "dry_run and vector_model are for imports from other products",
+                "vector_model is for imports from other products",
                 remedy=f"name the product with --from, such as {NAMES[-1]} or {AUTO}",
             )
+        if request.dry_run:
+            return _looked_at(tenant, path, progress)
         return _import_export(tenant, path, request.existing, progress)
     done = import_from(tenant, path, request.source, request.existing, request.dry_run, request.vector_model, progress)
     notes = [f"recognised as {done.source.title}"] if done.guessed else []
@@ -117,24 +122,38 @@ def _is_export(tenant: Tenant, path: Path) -> bool:
         return False
 
 
-def _import_export(tenant: Tenant, path: Path, existing: Literal["skip", "replace"], progress: Progress) -> ImportReply:
-    written = done = 0
+def _looked_at(tenant: Tenant, path: Path, progress: Progress) -> ImportReply:
+    """What an exported file would bring: everything that is checked before an import, and nothing is written."""
+    findings = Findings()
+    with _opened(tenant, path) as file:
+        survey = _ImportFile(path.name, tenant, progress, ImportMasking(tenant), findings=findings)
+        survey.check(file)
+    found = dict(sorted(findings.counts.items()))
+    told = {"found": found, "samples": findings.samples, "left_out": survey.left_out, "masked": survey.masking.found}
+    return ImportReply(path=str(path), records=0, hash=survey.hash, dry_run=True, **told)
+
+
+@contextmanager
+def _opened(tenant: Tenant, path: Path) -> Iterator[IO[bytes]]:
     try:
         _refuse_sealed(tenant, path)
         with tenant.files.opened(path) as file:
-            survey = _ImportFile(path.name, tenant, progress, ImportMasking(tenant))
-            survey.read(file)
-            _refuse_higher_users(tenant, survey.users)
-            _refuse_two_logs(tenant, survey.seals)
-            survey.masking.refuse()
-            survey.masking = ImportMasking(tenant)  # what was found is counted again as it is written
-            proving = ImportCheck(tenant, survey.has_log, existing == "replace")
-            for batch in survey.batches(file, proving):
-                written += write_batch(tenant, batch, existing, written)
-                done += len(batch)
-                progress(survey.records + done, 2 * survey.records)
+            yield file
     except OSError as error:
         raise InvalidInput(f"cannot read '{path}': {error.strerror}", remedy="give an exported file") from None
+
+
+def _import_export(tenant: Tenant, path: Path, existing: Literal["skip", "replace"], progress: Progress) -> ImportReply:
+    written = done = 0
+    with _opened(tenant, path) as file:
+        survey = _ImportFile(path.name, tenant, progress, ImportMasking(tenant))
+        survey.check(file)
+        survey.masking = ImportMasking(tenant)  # what was found is counted again as it is written
+        proving = ImportCheck(tenant, survey.has_log, existing == "replace")
+        for batch in survey.batches(file, proving):
+            written += write_batch(tenant, batch, existing, written)
+            done += len(batch)
+            progress(survey.records + done, 2 * survey.records)
     notes = [*proving.settle(), *refreshed(tenant)]
     written -= len(proving.fallen)  # each has one more version in its history than the file
     told = {"skipped": survey.records - written, "notes": notes, "left_out": survey.left_out}
@@ -207,11 +226,20 @@ class _ImportFile:
     left_out: list[SkippedRecords] = field(default_factory=list)
     seals: set[str] = field(default_factory=set)
     users: set[str] = field(default_factory=set)
+    findings: Findings | None = None
+    """What is counted and sampled, where somebody only looks."""
     _logs: set[int] = field(default_factory=set)
     _heads: array[int] = field(default_factory=lambda: array("Q"))
     _wholes: array[int] = field(default_factory=lambda: array("Q"))
     _owners: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, np.uint64))
     _places: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, np.uint64))
+
+    def check(self, file: IO[bytes]) -> None:
+        """Read everything, and refuse what may not be imported."""
+        self.read(file)
+        _refuse_higher_users(self.tenant, self.users)
+        _refuse_two_logs(self.tenant, self.seals)
+        self.masking.refuse()
 
     def read(self, file: IO[bytes]) -> None:
         self.records, self.hash, self.left_out = checked(file, self.name)
@@ -222,8 +250,7 @@ class _ImportFile:
             if record is not None:
                 _refuse_rise(self.tenant, record)
                 _refuse_damaged(self.name, number, record)
-                if self.tenant.secrets.mode == "refuse":
-                    self.masking.records([record])
+                self._look(record)
             owner = owner_of(record) if record is not None else None
             if owner is not None and type(record) in PARTS:
                 owners.append(_digest_of(*owner))
@@ -245,6 +272,14 @@ class _ImportFile:
                 f"'{self.name}' does not have the number of records that it says", remedy="export it again"
             )
         self._arrange(owners, places)
+
+    def _look(self, record: Record) -> None:
+        if self.findings is None and self.tenant.secrets.mode != "refuse":
+            return
+        masked = self.masking.records([record])[0]
+        if self.findings is not None:
+            text = (masked.text or "") if isinstance(masked, Memory | Message) else ""
+            self.findings.count(record.shape.table, record.id, text)
 
     def _arrange(self, owners: array[int], places: array[int]) -> None:
         by = np.frombuffer(owners, np.uint64) if owners else self._owners

@@ -13,6 +13,7 @@ from recollect.interfaces.http.console import (
     conversation_pages,
     data_pages,
     export,
+    import_pages,
     memory_pages,
     privacy_pages,
     sign_in,
@@ -31,6 +32,6 @@ def endpoints(service: Service, settings: Settings) -> list[Endpoint]:
         *data_pages.PAGES,
         *agent_pages.PAGES,
     ]
-    pages += [*privacy_pages.PAGES, *admin_pages.pages(settings)]
+    pages += [*import_pages.PAGES, *privacy_pages.PAGES, *admin_pages.pages(settings)]
     files = [*sign_in.endpoints(service), *data_pages.endpoints(service), *export.endpoints(service)]
     return [*files, *(page_endpoint(service, page) for page in pages)]

@@ -68,6 +68,7 @@ MENU = (
     Link("/runs", "Runs", "t", "run.list", "Agents"),
     Link("/approvals", "Approvals", "v", "run.waiting", "Agents"),
     Link("/workspaces", "Workspaces", "w", "workspace.list", "Agents"),
+    Link("/import", "Import", "x", "import_", "Service"),
     Link("/audit", "Audit", "l", "log", "Service"),
     Link("/privacy", "Privacy", "y", "privacy.find", "Service"),
     Link("/retention", "Retention", "h", "retention.preview", "Service"),
@@ -77,6 +78,10 @@ MENU = (
     Link("/keys", "Keys", "k", "key.list", "Service"),
     Link("/settings", "Settings", "e", "doctor", "Service"),
 )
+
+
+UPLOADS = frozenset({"import_"})
+"""What works on a file of the machine, but is offered over HTTP with a file that is sent."""
 
 
 class Page(NamedTuple):
@@ -103,22 +108,24 @@ class PageContext:
 
     def may(self, operation: str) -> bool:
         """Whether there is such an operation and the visitor may use it."""
-        known = OPERATIONS.get(operation)
-        if known is None or known.local or known.permission not in self.principal.granted:
+        known = _offered(operation)
+        if known is None or known.permission not in self.principal.granted:
             return False
         return known.permission != "operate" or self.principal.scope.organization_id == self.service.operator
 
     def call(self, operation: str, /, **fields: Any) -> Any:
         """Ask an operation as every interface does: authorized, logged, in the visitor's scope; looking is no use."""
         known = self.allowed(operation)
+        if known.local:  # a page names no file of the machine: what is uploaded is sent to the API by its script
+            raise NotFound("there is no such page", remedy="choose a page from the menu")
         given = {name: value for name, value in fields.items() if value not in (None, "", [])}
         reading: Literal["view", "poll"] = "poll" if self.is_poll else "view"
         return invoke(known, self.service.core, replace(self.principal.scope, reading=reading), given)
 
     def allowed(self, operation: str) -> Operation:
         """The operation, if the visitor may use it; a refusal is in the access log."""
-        known = OPERATIONS.get(operation)
-        if known is None or known.local:  # what works on files of the machine is for who sits at it
+        known = _offered(operation)
+        if known is None:  # what works on files of the machine is for who sits at it
             raise NotFound("there is no such page", remedy="choose a page from the menu")
         with self.service.core.journal.attend(self.principal.scope, known.access, known.name, {}, failures_only=True):
             authorize(self.principal, known.name, known.permission)
@@ -214,6 +221,11 @@ class PageContext:
             "api": self.api,
             "zone": self.introduced.timezone,
         }
+
+
+def _offered(operation: str) -> Operation | None:
+    known = OPERATIONS.get(operation)
+    return None if known is not None and known.local and operation not in UPLOADS else known
 
 
 def page_endpoint(service: Service, page: Page) -> Endpoint:

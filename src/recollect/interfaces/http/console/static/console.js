@@ -438,7 +438,7 @@
   });
 
   // What the scripts of single pages work with.
-  window.recollect = { $, all, ask, attempt, confirmed, fragment, once, reached, reload, tell, proof: () => proof, signedOut: askToSignIn };
+  window.recollect = { $, all, ask, attempt, confirmed, fragment, once, reached, reload, tell, proof: () => proof, provenAgain, signedOut: askToSignIn };
 
   // --- keyboard --------------------------------------------------------------------------------------------------
   const items = () => all("[data-item]");

@@ -5,66 +5,20 @@
 
   // --- sources ---------------------------------------------------------------------------------------------------
   const form = $("[data-upload]");
-  const input = form && $('input[type="file"]', form);
-
-  function uploadLine(name) {
-    const line = document.createElement("li");
-    const title = document.createElement("bdi");
-    title.textContent = name;
-    const bar = document.createElement("progress");
-    bar.max = 1;
-    bar.value = 0;
-    bar.setAttribute("aria-label", `Upload of ${name}`);
-    const said = document.createElement("span");
-    said.className = "muted";
-    line.append(title, bar, said);
-    $("#uploads").append(line);
-    return { line, bar, said };
-  }
-
-  // XMLHttpRequest, since fetch does not tell how much was sent.
-  function sent(file, query, { bar, said }) {
-    return new Promise((resolve, reject) => {
-      const request = new XMLHttpRequest();
-      request.open("POST", `/v1/sources?${query}`);
-      request.setRequestHeader("content-type", "application/octet-stream");
-      request.setRequestHeader("x-recollect-csrf", proof());
-      request.responseType = "json";
-      request.upload.addEventListener("progress", (event) => {
-        if (!event.lengthComputable) return;
-        bar.value = event.loaded / event.total;
-        said.textContent = `${Math.round(100 * bar.value)}% sent`;
-      });
-      request.upload.addEventListener("load", () => {
-        bar.removeAttribute("value");
-        said.textContent = "Reading the rows and looking at the columns …";
-      });
-      request.addEventListener("error", () => reject(new Error("The service cannot be reached; nothing was added")));
-      request.addEventListener("load", () => {
-        if (request.status === 401) { signedOut(); reject(new Error("You are signed out")); return; }
-        const told = request.response ?? {};
-        if (request.status >= 400) reject(new Error([told.error?.message, told.error?.remedy].filter(Boolean).join(": ") || "It was refused"));
-        else resolve(told);
-      });
-      request.send(file);
-    });
-  }
+  const words = { working: "Reading the rows and looking at the columns …", cut: "The service cannot be reached; nothing was added" };
 
   async function upload(file) {
-    const shown = uploadLine(file.name);
+    const shown = window.recollect.uploadLine(file.name);
     const query = new URLSearchParams({ path: file.name });
     if (form.dataset.versionOf) query.set("version_of", form.dataset.versionOf);
     try {
-      const made = await sent(file, query, shown);
+      const made = await window.recollect.sendFile(`/v1/sources?${query}`, file, shown, words);
       shown.bar.value = 1;
       const rows = made.tables.reduce((sum, table) => sum + table.rows, 0).toLocaleString("en");
       shown.said.textContent = made.is_new ? `${rows} rows in ${made.tables.length === 1 ? "1 table" : `${made.tables.length} tables`}` : `Nothing new: ${made.notes[0] ?? "the same content is here already"}`;
       return made;
     } catch (problem) {
-      shown.line.className = "bad";
-      shown.bar.remove();
-      shown.said.textContent = problem.message;
-      shown.said.setAttribute("role", "alert");
+      shown.refused(problem.message);
       return null;
     }
   }
@@ -80,13 +34,7 @@
     reload(told, made.length === 1 ? `/console/sources/${encodeURIComponent(made[0].id)}` : undefined);
   }
 
-  input?.addEventListener("change", async () => { const files = [...input.files]; input.value = ""; await uploadAll(files); });
-  if (form?.classList.contains("drop")) {
-    for (const type of ["dragenter", "dragover"]) form.addEventListener(type, (event) => { event.preventDefault(); form.classList.add("over"); });
-    for (const type of ["dragleave", "drop"]) form.addEventListener(type, () => form.classList.remove("over"));
-    form.addEventListener("drop", (event) => { event.preventDefault(); uploadAll([...event.dataTransfer.files]); });
-    form.addEventListener("submit", (event) => event.preventDefault());
-  }
+  if (form) window.recollect.takeFiles(form, uploadAll);
 
   function filterColumns(field) {
     const wanted = field.value.trim().toLowerCase();
