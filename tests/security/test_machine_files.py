@@ -388,6 +388,7 @@ def test_what_works_on_files_of_the_machine_is_offered_by_no_door(machine: Path)
             answer = service.http("POST", f"/v1{route}", json=given)
             assert answer.status_code in (400, 404, 405, 422), operation.name
             assert "error" in json.dumps(service.tool(operation.name.replace(".", "_"), **given))
-            assert service.http("GET", f"/console{route}").status_code in (404, 403), operation.name
+            if operation.name != "import_":  # its page reads no file of the machine: one is sent to the API
+                assert service.http("GET", f"/console{route}").status_code in (404, 403), operation.name
         assert not (machine / "out").exists()
         assert service.http("GET", f"/v1/workspaces/{place}/files").json()["files"] == []
