@@ -225,7 +225,7 @@ def test_stored_text_stays_text_on_every_page(text: str, console: Any, mem: Any)
         tags = Tags(content)
         assert tags.wrong == []
         assert all((script.get("src") or "").startswith("/console/static/") for script in tags.scripts)
-        assert len(tags.scripts) == 3 + sum(f"/static/{name}.js" in content for name in ("graph", "live"))
+        assert len(tags.scripts) == 3 + sum(f"/static/{name}.js" in content for name in ("graph", "live", "review"))
     told = [content for content in shown if text[:20] in unescape(content)]
     assert len(told) >= 12, "it is shown as it was said, not evaluated, stripped or doubly escaped"
 

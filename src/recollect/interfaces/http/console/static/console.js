@@ -21,7 +21,7 @@
     if (answer.status === 401) { askToSignIn(); throw new Error("You are signed out"); }
     if (answer.status === 403 && !isAgain && (await provenAgain())) return ask(method, path, body, true);
     const told = answer.status === 204 ? {} : await answer.json();
-    if (!answer.ok) throw new Error([told.error?.message, told.error?.remedy].filter(Boolean).join(": "));
+    if (!answer.ok) throw Object.assign(new Error([told.error?.message, told.error?.remedy].filter(Boolean).join(": ")), { status: answer.status });
     return told;
   }
 
@@ -438,7 +438,7 @@
   });
 
   // What the scripts of single pages work with.
-  window.recollect = { $, all, ask, attempt, confirmed, fragment, once, reached, reload, tell, proof: () => proof, provenAgain, signedOut: askToSignIn };
+  window.recollect = { $, all, ask, attempt, confirmed, fragment, once, reached, reload, tell, proof: () => proof, provenAgain, pathOf, verdicts, past, signedOut: askToSignIn };
 
   // --- keyboard --------------------------------------------------------------------------------------------------
   const items = () => all("[data-item]");
