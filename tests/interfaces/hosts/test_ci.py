@@ -120,7 +120,7 @@ def test_a_service_is_asked_with_a_key(
     place.mkdir()
     shutil.copy(work / "m.db", place / "s.db")
     with served(place) as (address, key):
-        monkeypatch.setenv("RECOLLECT_KEY", key)
+        monkeypatch.setenv("RECOLLECT_API_KEY", key)
         code, said = told(capsys, "--base", "main", "--store", address)
     assert code == 1
     assert "2 broken" in said

@@ -193,7 +193,7 @@ def start(program: Operation, given: dict[str, str | None], as_json: bool, store
 def _refuse_service(program: Operation, given: Mapping[str, object]) -> None:
     """These commands work on a store itself; a service is asked by the others."""
     named = next((one for one in given.values() if isinstance(one, str) and is_service(one)), None)
-    if named is None or program.group == "config":
+    if named is None or program.group == "config" or program.name == "ci":
         return
     here = "do it on the machine of the service, with the store that it serves"
     remedy = f"give your host the address {named.rstrip('/')}/mcp, or {here}" if program.name == "mcp" else here

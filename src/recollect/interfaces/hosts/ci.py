@@ -134,13 +134,7 @@ def _cited_files(store: str | None, project: str | None) -> Iterator[CitedFile]:
         yield from _exported(Path(store), project)
         return
     from recollect import app
-    from recollect.interfaces.remote import connect
 
-    if store is not None and store.startswith(("http://", "https://")):
-        key = os.environ.get("RECOLLECT_KEY") or os.environ.get("RECOLLECT_API_KEY") or ""
-        with connect(store, key) as mem:
-            yield from _listed(mem, project)
-        return
     with app.open_for_command(store, None, None, create=False, create_organization=False, only_reads=True) as mem:
         yield from _listed(mem, project)
 
