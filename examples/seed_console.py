@@ -335,6 +335,8 @@ def _add(mem: Any, file: Path, rows: Sequence[Sequence[object]], **more: str) ->
 
 if __name__ == "__main__":
     arguments = [one for one in sys.argv[1:] if one != "--hostile"]
+    if any(one.startswith("-") for one in arguments):
+        sys.exit(__doc__)
     target = Path(arguments[0] if arguments else "team.db")
     with recollect.open(target) as opened:
         fill(opened, notes=target.absolute().parent / "pool.yaml", hostile="--hostile" in sys.argv)
