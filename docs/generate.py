@@ -554,7 +554,7 @@ from recollect.services.tenant import Core, Tenant
 Prepare = Callable[[RecordStore, Scope], None]
 Progress = bool | Callable[[int, int], None] | None
 
-class Recollect:
+class Recollect(OpenMemory):
     """An open memory, seen from one organization."""
 
     _core: Core
@@ -596,6 +596,9 @@ class OperationGroup:
     def call(self, operation: str, /, **fields: Any) -> Any: ...
 '''
 STUB_TAIL = '''
+class OpenMemory:
+    """What every open memory does, whether it is awaited or not."""
+
 class OperationSignature(Signature):
     """What a method takes, read off the request when somebody looks at it."""
 
@@ -625,10 +628,10 @@ from datetime import datetime
 from typing import Any, Literal
 
 from recollect.interfaces.async_threads import OperationThreads
-from recollect.interfaces.client import OperationGroup, Progress, Recollect
+from recollect.interfaces.client import OpenMemory, OperationGroup, Progress, Recollect
 {imports}
 
-class AsyncRecollect:
+class AsyncRecollect(OpenMemory):
     """An open memory, seen from one organization, whose operations are awaited."""
 
     _sync: Recollect

@@ -18,6 +18,7 @@ import recollect
 from recollect.errors import NotFound
 from recollect.integrations import mem0
 from recollect.integrations.mem0 import AsyncMemory, Memory, MemoryClient
+from recollect.integrations.mem0.filters import InvalidRequest
 
 REAL = json.loads(Path(__file__).with_name("mem0_2_2_1.json").read_text())
 ALICE = {"user_id": "alice"}
@@ -227,3 +228,16 @@ def test_the_platforms_client_on_a_service(service: tuple[str, str]) -> None:
             client.get(ids(added)[0])
         # mem0's own paths are closed unless the operator opens them
         assert httpx.get(f"{url}/mem0/v1/ping/", headers={"Authorization": f"Token {key}"}).status_code == 404
+
+
+def test_a_later_page_reads_only_its_own_memories(mem: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    mem.remember_many([{"content": f"fact {number}", "user": "alice"} for number in range(7)])
+    client, read = MemoryClient(mem=mem), list[str]()
+    show = mem.show
+    monkeypatch.setattr(type(mem), "show", lambda self, id: read.append(id) or show(id))
+    pages = [client.get_all(filters=ALICE, page=number, page_size=3) for number in (1, 2, 3)]
+    found = [one["id"] for page in pages for one in page["results"]]
+    assert (len(set(found)), [page["count"] for page in pages]) == (7, [7, 7, 7])
+    assert read == found
+    with pytest.raises(InvalidRequest, match="page_size must be a number from 1 to 1000"):
+        client.get_all(filters=ALICE, page_size=10**9)

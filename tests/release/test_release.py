@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from recollect.adapters.models import minilm
+from recollect.errors import DOCS_URL
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -46,6 +47,10 @@ def test_the_links_of_the_readme_lead_somewhere_from_the_package_index(monkeypat
     for link in links:
         if link.startswith(there):
             assert (ROOT / link.removeprefix(there).partition("#")[0]).exists(), link
+
+
+def test_errors_and_the_package_name_the_same_documentation() -> None:
+    assert PROJECT["urls"]["Documentation"] == DOCS_URL
 
 
 def test_the_extra_all_names_every_part_that_a_user_may_want() -> None:

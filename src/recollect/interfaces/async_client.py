@@ -14,12 +14,12 @@ from typing import Any, TypeVar
 
 from recollect.catalogue import GROUPS, OPERATIONS, Operation
 from recollect.interfaces.async_threads import OperationThreads, on_this_loop
-from recollect.interfaces.client import OperationGroup, OperationSignature, Progress, Recollect, attach, no_attribute
+from recollect.interfaces.client import OpenMemory, OperationGroup, OperationSignature, Progress, Recollect, attach
 
 T = TypeVar("T")
 
 
-class AsyncRecollect:
+class AsyncRecollect(OpenMemory):
     """An open memory, seen from one organization, whose operations are awaited."""
 
     def __init__(self, sync: Recollect, threads: OperationThreads, *, owns: bool = True) -> None:
@@ -84,22 +84,6 @@ class AsyncRecollect:
 
     def __exit__(self, *problem: object) -> None:
         """Python looks for it before it calls the other."""
-
-    def __copy__(self) -> AsyncRecollect:
-        """An open memory is one thing: who copies what holds it holds the same."""
-        return self
-
-    def __deepcopy__(self, known: object) -> AsyncRecollect:
-        return self
-
-    def __reduce__(self) -> str | tuple[Any, ...]:
-        raise TypeError("an open memory cannot be pickled: open it again where it is needed")
-
-    def __getattr__(self, name: str) -> Any:
-        """Only asked for what is not there: say what may have been meant."""
-        if isinstance(getattr(type(self), name, None), property):
-            return object.__getattribute__(self, name)  # it is there, and its own AttributeError says more
-        raise no_attribute(self, name, [*OPERATIONS, *GROUPS])
 
     def __repr__(self) -> str:
         return f"<Async{repr(self._sync).removeprefix('<')}"

@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any, Literal
 
 from recollect.interfaces.async_threads import OperationThreads
-from recollect.interfaces.client import OperationGroup, Progress, Recollect
+from recollect.interfaces.client import OpenMemory, OperationGroup, Progress, Recollect
 from os import PathLike
 from recollect.ports.data import ArrowStream
 from recollect.services.access.keys import KeyPage, KeyView, NewKey
@@ -117,7 +117,7 @@ from recollect.services.workspaces.snapshots import (
     SnapshotView,
 )
 
-class AsyncRecollect:
+class AsyncRecollect(OpenMemory):
     """An open memory, seen from one organization, whose operations are awaited."""
 
     _sync: Recollect

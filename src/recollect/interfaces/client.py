@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from inspect import Parameter, Signature
 from types import MappingProxyType
-from typing import Any, get_type_hints
+from typing import Any, Self, get_type_hints
 
 from recollect.catalogue import (
     FORMER_NAMES,
@@ -37,7 +37,27 @@ Progress = bool | Callable[[int, int], None] | None
 """Whether to show a bar, or what to call with how much is done and how much there is."""
 
 
-class Recollect:
+class OpenMemory:
+    """What every open memory does, whether it is awaited or not."""
+
+    def __copy__(self) -> Self:
+        """An open memory is one thing: who copies what holds it holds the same."""
+        return self
+
+    def __deepcopy__(self, known: object) -> Self:
+        return self
+
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        raise TypeError("an open memory cannot be pickled: open it again where it is needed")
+
+    def __getattr__(self, name: str) -> Any:
+        """Only asked for what is not there: say what may have been meant."""
+        if isinstance(getattr(type(self), name, None), property):
+            return object.__getattribute__(self, name)  # it is there, and its own AttributeError says more
+        raise no_attribute(self, name, [*OPERATIONS, *GROUPS])
+
+
+class Recollect(OpenMemory):
     """An open memory, seen from one organization."""
 
     def __init__(self, core: Core, scope: Scope, prepare: Prepare, *, owns: bool = True) -> None:
@@ -124,22 +144,6 @@ class Recollect:
 
     def __exit__(self, *problem: object) -> None:
         self.close()
-
-    def __copy__(self) -> Recollect:
-        """An open memory is one thing: who copies what holds it holds the same."""
-        return self
-
-    def __deepcopy__(self, known: object) -> Recollect:
-        return self
-
-    def __reduce__(self) -> str | tuple[Any, ...]:
-        raise TypeError("an open memory cannot be pickled: open it again where it is needed")
-
-    def __getattr__(self, name: str) -> Any:
-        """Only asked for what is not there: say what may have been meant."""
-        if isinstance(getattr(type(self), name, None), property):
-            return object.__getattribute__(self, name)  # it is there, and its own AttributeError says more
-        raise no_attribute(self, name, [*OPERATIONS, *GROUPS])
 
     def __repr__(self) -> str:
         return f"<Recollect {self._core.store.capabilities.name} organization={self._scope.organization_id!r}>"

@@ -123,7 +123,7 @@ from recollect.services.workspaces.snapshots import (
 Prepare = Callable[[RecordStore, Scope], None]
 Progress = bool | Callable[[int, int], None] | None
 
-class Recollect:
+class Recollect(OpenMemory):
     """An open memory, seen from one organization."""
 
     _core: Core
@@ -2789,6 +2789,9 @@ class Item(OperationGroup):
 
     def sweep(self) -> SweepItemsReply:
         """Delete items that have expired."""
+
+class OpenMemory:
+    """What every open memory does, whether it is awaited or not."""
 
 class OperationSignature(Signature):
     """What a method takes, read off the request when somebody looks at it."""

@@ -69,26 +69,26 @@ def test_it_does_as_the_frameworks_own_storage(storage: Any) -> None:
     assert isinstance(storage, StorageBackend)
     old = datetime(2024, 5, 3, 9, 30)
     storage.save([record("Ann drinks tea", "/home", id="1", categories=["drink"], created_at=old)])
-    storage.save([record("Ann drinks coffee", "/work/desk", id="2", categories=["drink", "work"], importance=0.9)])
-    storage.save([record("Bob plays chess", "/work", id="3", metadata={"game": "chess"}, source="crm", private=True)])
+    storage.save([record("Ann drinks coffee", "/office/desk", id="2", categories=["drink", "work"], importance=0.9)])
+    storage.save([record("Bob plays chess", "/office", id="3", metadata={"game": "chess"}, source="crm", private=True)])
     ask = embed(["who drinks tea"])[0]
     assert [one.content for one, _ in storage.search(ask, limit=2)] == ["Ann drinks tea", "Ann drinks coffee"]
-    assert [one.id for one, _ in storage.search(ask, scope_prefix="/work")] == ["2", "3"]
+    assert [one.id for one, _ in storage.search(ask, scope_prefix="/office")] == ["2", "3"]
     assert [one.id for one, _ in storage.search(ask, categories=["work", "none"])] == ["2"]
     assert [one.id for one, _ in storage.search(ask, metadata_filter={"game": "chess"})] == ["3"]
     kept = storage.get_record("3")
     assert (kept.content, kept.scope, kept.metadata, kept.source, kept.private) == (
-        "Bob plays chess", "/work", {"game": "chess"}, "crm", True
+        "Bob plays chess", "/office", {"game": "chess"}, "crm", True
     )  # fmt: skip
     assert storage.get_record("2").importance == 0.9
     assert storage.get_record("none") is None
     assert storage.count() == 3
-    assert storage.count("/work") == 2
-    assert storage.list_scopes() == ["/home", "/work"]
-    assert storage.list_scopes("/work") == ["/work/desk"]
+    assert storage.count("/office") == 2
+    assert storage.list_scopes() == ["/home", "/office"]
+    assert storage.list_scopes("/office") == ["/office/desk"]
     assert storage.list_categories() == {"drink": 2, "work": 1}
-    info = storage.get_scope_info("/work")
-    assert (info.record_count, info.categories, info.child_scopes) == (2, ["drink", "work"], ["/work/desk"])
+    info = storage.get_scope_info("/office")
+    assert (info.record_count, info.categories, info.child_scopes) == (2, ["drink", "work"], ["/office/desk"])
     assert [one.id for one in storage.list_records(limit=2, offset=1)][-1] == "1"
     storage.update(record("Ann drinks water", "/home", id="1", created_at=old))
     assert storage.get_record("1").content == "Ann drinks water"
@@ -102,7 +102,7 @@ def test_it_does_as_the_frameworks_own_storage(storage: Any) -> None:
 def test_what_is_saved_again_is_stored_once_and_same_texts_stay_apart(mem: Any) -> None:
     storage = RecollectStorage(mem, user="ann")
     for _ in range(2):
-        storage.save([record("Ann drinks tea", "/home", id="1"), record("Ann drinks tea", "/work", id="2")])
+        storage.save([record("Ann drinks tea", "/home", id="1"), record("Ann drinks tea", "/office", id="2")])
     assert storage.count() == 2
     with pytest.raises(NotFound, match="save it first"):
         storage.update(record("x", id="3"))

@@ -13,8 +13,9 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import wraps
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 from uuid import uuid4
 
 from recollect.errors import NotFound
@@ -33,7 +34,24 @@ C = TypeVar("C", bound=type)
 log = logging.getLogger("recollect.mem0")
 
 
-class Memory:
+class Closing:
+    """Closes the memory it works on, if it has opened that itself."""
+
+    _mem: Recollect
+    _owns: bool
+
+    def close(self) -> None:
+        if self._owns:
+            self._mem.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        self.close()
+
+
+class Memory(Closing):
     """An open memory, the path or address of one, or nothing: then the one that the settings name is opened."""
 
     def __init__(self, config: Recollect | str | Path | Mapping[str, Any] | None = None) -> None:
@@ -151,16 +169,6 @@ class Memory:
         log.warning("Resetting all memories")
         self.erase_of({})
 
-    def close(self) -> None:
-        if self._owns:
-            self._mem.close()
-
-    def __enter__(self) -> Any:
-        return self
-
-    def __exit__(self, *problem: object) -> None:
-        self.close()
-
     # -- with our own words for owners -------------------------------------------------------------------------------
 
     def remembered(
@@ -202,9 +210,11 @@ class Memory:
             merged: Json = {"metadata": {**self._mem.show(id).metadata, **_own(metadata)}} if metadata else {}
             self._mem.revise(id, **changed, **merged)
 
-    def listed(self, wanted: Wanted, limit: int | None) -> list[Json]:
+    def listed(self, wanted: Wanted, limit: int | None, skip: int = 0) -> list[Json]:
+        """The newest, after the first `skip`. Those are not read, so none can be skipped under `checks`."""
         found: list[Json] = []
-        for id in self._ids(wanted, PAGE if wanted.checks or limit is None else min(limit, PAGE)):
+        page_size = PAGE if wanted.checks or limit is None else min(skip + limit, PAGE)
+        for id in islice(self._ids(wanted, page_size), skip, None):
             if limit is not None and len(found) >= limit:
                 break
             with suppress(NotFound):  # deleted a moment ago
@@ -340,18 +350,12 @@ def awaited(sync: type, *names: str) -> Callable[[C], C]:
     return with_methods
 
 
-@awaited(Memory, "add", "get", "get_all", "search", "update", "delete", "delete_all", "history", "reset", "close")
-class AsyncMemory:
-    """The same, awaited."""
+class Awaited:
+    """The end of what is awaited; its methods are given by `awaited`."""
 
-    def __init__(self, config: Recollect | str | Path | Mapping[str, Any] | None = None) -> None:
-        self._sync = Memory(config)
+    _sync: Any
 
-    @classmethod
-    async def from_config(cls, config_dict: dict[str, Any]) -> AsyncMemory:
-        return await asyncio.to_thread(cls, config_dict)
-
-    async def __aenter__(self) -> AsyncMemory:
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *problem: object) -> None:
@@ -360,3 +364,15 @@ class AsyncMemory:
     if TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Callable[..., Any]: ...
+
+
+@awaited(Memory, "add", "get", "get_all", "search", "update", "delete", "delete_all", "history", "reset", "close")
+class AsyncMemory(Awaited):
+    """The same, awaited."""
+
+    def __init__(self, config: Recollect | str | Path | Mapping[str, Any] | None = None) -> None:
+        self._sync = Memory(config)
+
+    @classmethod
+    async def from_config(cls, config_dict: dict[str, Any]) -> AsyncMemory:
+        return await asyncio.to_thread(cls, config_dict)

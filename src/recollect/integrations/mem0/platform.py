@@ -7,14 +7,12 @@ service opens mem0's paths (`server.mem0`).
 
 from __future__ import annotations
 
-import asyncio
 import os
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from recollect.errors import InvalidInput
 from recollect.integrations.mem0.filters import OWNERS, InvalidRequest, Json, NoSuchMemory, owner, read_filters
-from recollect.integrations.mem0.memory import UNSET, Memory, awaited, owners_of
+from recollect.integrations.mem0.memory import PAGE, UNSET, Awaited, Closing, Memory, awaited, owners_of
 from recollect.integrations.mem0.shapes import messages_of
 
 if TYPE_CHECKING:
@@ -56,18 +54,17 @@ class PlatformCalls:
         return found
 
     def get_all(self, given: Json) -> Json:
-        page, size = _number(given, "page", 1), _number(given, "page_size", DEFAULT_PAGE)
+        page, size = _number(given, "page", 1), _number(given, "page_size", DEFAULT_PAGE, most=PAGE)
         wanted = read_filters(_filters(given), needs_owner=False)
         for bound, field in (("start_date", "created_since"), ("end_date", "created_until")):
             wanted.fields |= {field: given[bound]} if given.get(bound) else {}
         wanted.fields |= {"any_tags": given["categories"]} if given.get("categories") else {}
         if not wanted.checks:
             total = self._mem.list(limit=1, **wanted.asked()).total
-            found = self._memory.listed(wanted, page * size)
+            results = self._memory.listed(wanted, size, skip=(page - 1) * size)
         else:
             found = self._memory.listed(wanted, None)
-            total = len(found)
-        results = found[(page - 1) * size : page * size]
+            total, results = len(found), found[(page - 1) * size : page * size]
         following = f"?page={page + 1}&page_size={size}" if page * size < total else None
         before = f"?page={page - 1}&page_size={size}" if page > 1 else None
         return {"count": total, "next": following, "previous": before, "results": results}
@@ -79,7 +76,7 @@ class PlatformCalls:
         wanted = read_filters(_filters(given), needs_owner=False)
         wanted.fields |= {"any_tags": given["categories"]} if given.get("categories") else {}
         wanted.fields |= {"by": "words"} if given.get("keyword_search") else {}
-        limit = _number(given, "top_k", _number(given, "limit", 10))
+        limit = _number(given, "top_k", _number(given, "limit", 10, most=PAGE), most=PAGE)
         found = self._memory.found(query.strip(), wanted, limit, given.get("threshold"))
         names = given.get("fields")
         return {
@@ -149,12 +146,15 @@ def _filters(given: Json) -> Json:
     }
 
 
-def _number(given: Json, name: str, default: int) -> int:
-    value = given.get(name)
-    if value is None:
+MOST_PAGES = 1_000_000
+
+
+def _number(given: Json, name: str, default: int, most: int = MOST_PAGES) -> int:
+    if given.get(name) is None:
         return default
-    if not str(value).isdigit() or int(value) < 1:
-        raise InvalidRequest(f"{name} must be a positive number", remedy=f"for example {name}={default}")
+    value = str(given[name])
+    if not value.isdecimal() or len(value) > len(str(most)) or not 1 <= int(value) <= most:
+        raise InvalidRequest(f"{name} must be a number from 1 to {most}", remedy=f"for example {name}={default}")
     return int(value)
 
 
@@ -172,7 +172,7 @@ def _id(one: Json) -> str:
     return id
 
 
-class MemoryClient:
+class MemoryClient(Closing):
     """A Recollect service, spoken to as mem0's platform. `mem` may be any open memory instead."""
 
     def __init__(
@@ -248,16 +248,6 @@ class MemoryClient:
     def batch_delete(self, memories: list[dict[str, Any]]) -> dict[str, Any]:
         return self._calls.batch_delete({"memories": memories})
 
-    def close(self) -> None:
-        if self._owns:
-            self._mem.close()
-
-    def __enter__(self) -> Any:
-        return self
-
-    def __exit__(self, *problem: object) -> None:
-        self.close()
-
 
 def _given(options: Any, kwargs: Json) -> Json:
     """mem0's typed options, or a dict, and what is named beside them."""
@@ -270,7 +260,7 @@ def _given(options: Any, kwargs: Json) -> Json:
     *("add", "get", "get_all", "search", "update", "delete", "delete_all", "history"),
     *("users", "delete_users", "reset", "batch_update", "batch_delete", "close"),
 )
-class AsyncMemoryClient:
+class AsyncMemoryClient(Awaited):
     """The same, awaited."""
 
     def __init__(
@@ -282,13 +272,3 @@ class AsyncMemoryClient:
         mem: Recollect | None = None,
     ) -> None:
         self._sync = MemoryClient(api_key, host, client, mem=mem)
-
-    async def __aenter__(self) -> AsyncMemoryClient:
-        return self
-
-    async def __aexit__(self, *problem: object) -> None:
-        await asyncio.to_thread(self._sync.close)
-
-    if TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Callable[..., Any]: ...

@@ -8,10 +8,8 @@ takes back what stands there of ours.
 from __future__ import annotations
 
 import difflib
-import os
 import shutil
 import sys
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -248,8 +246,10 @@ def _carried_out(changes: list[Change], request: UninstallRequest) -> InstallRep
     for change in changes:
         if _text_of(change.file) != change.before:
             raise InvalidInput(f"'{change.file}' was changed meanwhile", remedy="run the command again")
+    from recollect.app.rewritten_files import rewrite
+
     for change in changes:
-        _write(change)
+        rewrite(change.file, None if change.after is None else change.after.encode())
     return InstallReply(changed=[str(change.file) for change in changes])
 
 
@@ -259,25 +259,3 @@ def _ask() -> None:
     print("Write this? [y/N] ", end="", file=sys.stderr, flush=True)
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         raise KeyboardInterrupt
-
-
-def _write(change: Change) -> None:
-    """Under another name, synced, then renamed; through a link, to the file it names."""
-    file = Path(os.path.realpath(change.file))
-    if change.after is None:
-        file.unlink()
-        return
-    file.parent.mkdir(parents=True, exist_ok=True)
-    mode = file.stat().st_mode & 0o7777 if file.exists() else None
-    handle, temporary = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
-    try:
-        with os.fdopen(handle, "wb") as out:
-            out.write(change.after.encode())
-            out.flush()
-            os.fsync(out.fileno())
-        if mode is not None:
-            os.chmod(temporary, mode)
-        os.replace(temporary, file)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
