@@ -8,6 +8,7 @@ import glob
 import os
 import re
 import secrets
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
@@ -24,6 +25,7 @@ except ImportError:  # Windows
 T = TypeVar("T")
 _TEMPORARY_ENDINGS = (".part", ".restoring")
 _LEFT = re.compile(r"\.recollect-[0-9a-f]{16}|.+\.recollect-[0-9a-f]{16}\.part", re.DOTALL)
+_SECONDS_UNTIL_LOCKED = 60
 _ZEROS = bytes(1 << 20)
 _PIECES = ("", "-journal", "-wal", "-shm", "-notes")
 
@@ -111,7 +113,9 @@ def clear_left(folder: int | Path) -> None:
 def _clear(folder: int, name: str) -> None:
     left = os.open(name, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
     try:
-        if locked(left, wait=False) and os.fstat(left).st_size:  # an empty one may be about to be locked by its writer
+        there = os.fstat(left)
+        # An empty one may be about to be locked by its writer, but not for long.
+        if locked(left, wait=False) and (there.st_size or there.st_mtime < time.time() - _SECONDS_UNTIL_LOCKED):
             os.unlink(name, dir_fd=folder)
     finally:
         os.close(left)

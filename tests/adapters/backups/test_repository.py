@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import subprocess
 import sys
@@ -157,6 +158,9 @@ def test_a_killed_process_leaves_no_backup_and_no_lock(puts: int, tmp_path: Path
     command = [sys.executable, "-W", "ignore", "-c", textwrap.dedent(script), str(tmp_path), str(puts)]
     assert subprocess.run(command, timeout=60, check=False).returncode == -9
     assert repository.backups() == [whole]
+    (tmp_path / "chunks" / ".recollect-0123456789abcdef").touch()  # killed between making a file and locking it
+    for left in tmp_path.rglob(".recollect-*"):
+        os.utime(left, (0, 0))
     second = repository.write("records", [b"small"], [], nothing)
     assert len(chunk_names(FolderPlace(tmp_path))) == 1
     assert [one.id for one in repository.backups()] == [second.id, whole.id]

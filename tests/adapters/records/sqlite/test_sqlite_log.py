@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 import recollect
+from recollect.adapters.encryption.master_key import MasterKey
 from recollect.adapters.records.sqlite import file_identity, wal_guard
 from recollect.adapters.records.sqlite.page_encryption import PageKey
 from recollect.adapters.records.sqlite.store import SqliteStore
@@ -192,6 +193,48 @@ def test_nothing_is_said_to_be_missing_after_a_crash_that_lost_nothing(killed: P
         assert mem.stats().memories == 22
         assert mem.doctor().well
     assert not notes_of(killed).exists()
+
+
+MOVED_AND_KILLED = """
+    import os, sys
+    from pathlib import Path
+    from recollect.adapters.encryption.master_key import MasterKey
+    from recollect.adapters.records.sqlite.store import SqliteStore
+    from recollect.ports.records import Scope
+    from recollect.testing.conformance.makers import found, memory, stored
+    acme, key = Scope("acme"), sys.argv[2]
+    store = SqliteStore(Path(sys.argv[1]), master=MasterKey(key) if key else None)
+    found(store, "acme")
+    for number in range(5):
+        stored(store, acme, memory(acme, f"m{number}", f"payment {number} of 1000 euros"))
+    store._tables._connection.wal_checkpoint("main")
+    os.kill(os.getpid(), 9)
+"""
+
+
+@pytest.mark.parametrize("key", ["", "k" * 44], ids=["plain", "encrypted"])
+@pytest.mark.parametrize("first", [bytes(512), b"\xa5" * 512], ids=["zeros", "garbage"])
+def test_a_first_page_that_a_power_cut_hit_on_its_way_into_the_file_comes_from_the_log(
+    path: Path, first: bytes, key: str
+) -> None:
+    command = [sys.executable, "-W", "ignore", "-c", textwrap.dedent(MOVED_AND_KILLED), str(path), key]
+    assert subprocess.run(command, timeout=120, check=False).returncode == -9
+    path.with_name(path.name + "-shm").unlink()  # was never on a disk
+    with path.open("r+b") as opened:
+        opened.write(first)
+    for _ in range(2):
+        store = SqliteStore(path, master=MasterKey(key) if key else None)
+        assert len(store.find(ACME, Query(Memory)).records) == 5
+        assert not store.verify()
+        store.close()
+
+
+def test_a_file_that_was_emptied_beside_its_log_is_no_new_store(killed: Path) -> None:
+    before = log_of(killed).read_bytes()
+    killed.write_bytes(b"")
+    with pytest.raises(DamagedData, match="is empty"):
+        SqliteStore(killed)
+    assert log_of(killed).read_bytes() == before
 
 
 def test_a_file_that_was_deleted_takes_no_more_writes(path: Path) -> None:

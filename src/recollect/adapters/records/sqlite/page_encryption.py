@@ -19,6 +19,7 @@ import apsw
 
 from recollect.adapters.encryption.master_key import MasterKey
 from recollect.adapters.records.common.file_keys import no_key, not_encrypted, wrong_key
+from recollect.adapters.records.sqlite.wal import beginning_in_log
 from recollect.errors import MissingExtra
 
 CIPHER = "chacha20"
@@ -66,7 +67,9 @@ def page_key(path: Path, master: MasterKey | None) -> PageKey | None:
     start = beginning(path)
     if not start:
         return new_page_key(master) if master is not None else None
-    if not is_encrypted(path):
+    if not start.startswith((MAGIC, _PLAIN)):  # a power cut may have hit it on its way from the log into the file
+        start = beginning_in_log(path) or start
+    if not start.startswith(MAGIC):
         if master is not None and start == _PLAIN:
             raise not_encrypted(path)
         return None

@@ -10,6 +10,7 @@ Proof: tests/adapters/records, tests/crash.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property, partial
@@ -29,6 +30,7 @@ from recollect.adapters.records.common.codec import Codec
 from recollect.adapters.records.common.data_keys import DataKeys
 from recollect.adapters.records.common.dialect import Values
 from recollect.adapters.records.common.field_cipher import FieldCipher
+from recollect.adapters.records.common.file_errors import damaged
 from recollect.adapters.records.common.group_commit import GroupCommit
 from recollect.adapters.records.common.integrity import check_count
 from recollect.adapters.records.common.sql_compiler import Compiler, quoted
@@ -38,6 +40,7 @@ from recollect.adapters.records.common.transaction import Transaction, reference
 from recollect.adapters.records.common.vector_rows import VECTOR_COLUMNS, vector_rows
 from recollect.adapters.records.sqlite import fulltext, member_indexes
 from recollect.adapters.records.sqlite.connection import (
+    BUSY_SECONDS,
     Readers,
     begin,
     connect,
@@ -67,6 +70,7 @@ from recollect.adapters.records.sqlite.wal_guard import (
     log_damage,
     log_problems,
     loss,
+    move_lost_header,
     note_loss,
     refuse_other_log,
 )
@@ -158,7 +162,7 @@ class SqliteStore(SqlReads):
 
     def _connected(self, vfs: str | None, noted: LogNote | None) -> tuple[apsw.Connection, LogGuard]:
         with translated_errors(self.path):
-            connection = self._prepared(vfs)
+            connection = self._prepared(vfs, noted)
             try:
                 damage = log_damage(connection, self.path, self._notes, noted)
                 if damage is None:
@@ -173,14 +177,19 @@ class SqliteStore(SqlReads):
                 raise
         return connection, keeping
 
-    def _prepared(self, vfs: str | None) -> apsw.Connection:
+    def _prepared(self, vfs: str | None, noted: LogNote | None) -> apsw.Connection:
+        """A connection that gives checksums to what it moves into the file (`seals_pages`)."""
+        deadline = time.monotonic() + BUSY_SECONDS
         while True:
             connection = connect(self.path, writable=True, vfs=vfs, key=self._key)
             try:
                 prepare(connection, self.path, self._key)
                 if seals_pages(connection):
                     return connection
+                if time.monotonic() > deadline:
+                    raise damaged(self.path)
                 connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+                move_lost_header(connection, self.path, self._notes, noted)
             except BaseException:
                 connection.close()
                 raise

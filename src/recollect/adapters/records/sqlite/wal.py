@@ -49,6 +49,25 @@ def read_header(log: int) -> LogHeader | None:
     return LogHeader(raw[16:24], size) if is_size else None
 
 
+def beginning_in_log(path: Path) -> bytes | None:
+    """The first 16 bytes of the first page as the log holds it, where it does."""
+    log = open_log(path)
+    if log is None:
+        return None
+    try:
+        header, offset = read_header(log), LOG_HEADER
+        while header is not None:
+            frame = _read_at(log, FRAME_HEADER + 16, offset)
+            if len(frame) < FRAME_HEADER + 16 or frame[8:16] != header.salts:
+                return None
+            if int.from_bytes(frame[:4], "big") == 1:
+                return frame[FRAME_HEADER:]
+            offset += header.frame_size
+    finally:
+        os.close(log)
+    return None
+
+
 def read_frames(log: int, header: LogHeader, first: int, upto: int, buffer: bytearray | None = None) -> Any:
     """The frames of the log's present generation from `first` to before `upto`, as far as they are committed.
 

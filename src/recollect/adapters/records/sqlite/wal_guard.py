@@ -180,6 +180,21 @@ def log_damage(connection: apsw.Connection, path: Path, notes: LogNotes, noted: 
     return damage
 
 
+def move_lost_header(connection: apsw.Connection, path: Path, notes: LogNotes, noted: LogNote | None) -> None:
+    """Move the log into a file whose first page a power cut made unreadable while it was moved there.
+
+    The log still has that page, or this connection could not read: pages are moved in their order, so it comes first,
+    and from it the checksum VFS learns that the others have checksums. A file that another process is just making has
+    no pages yet, and is left alone.
+    """
+    if not path.stat().st_size:
+        return
+    damage = log_damage(connection, path, notes, noted)
+    if damage is not None:
+        raise damage
+    connection.wal_checkpoint("main", mode=apsw.SQLITE_CHECKPOINT_FULL)
+
+
 def note_loss(connection: apsw.Connection, path: Path, notes: LogNotes, noted: LogNote | None) -> None:
     """Whether all that was noted before this connection was made is there.
 
@@ -215,6 +230,11 @@ def refuse_other_log(path: Path, noted: LogNote | None, key: PageKey | None = No
     """SQLite would write the log that it finds into whatever file has the name, a restored backup, say."""
     if noted is None or not noted.frames or not path.is_file() or not is_current(path, noted):
         return
+    if not path.stat().st_size:  # SQLite would delete the log
+        raise DamagedData(
+            f"'{path.name}' is empty, but '{path.name}-wal' holds what was written to it: something has cut it off",
+            remedy="restore a backup; to begin a new store here, move the file and its '-wal' and '-notes' away",
+        )
     alone = standing(path, key).incarnation
     if alone is not None and store_mark(alone) != noted.store:
         raise FileReplaced(
