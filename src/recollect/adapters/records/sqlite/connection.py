@@ -113,8 +113,11 @@ def connect(
     connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
     connection.execute("PRAGMA temp_store = memory")
     connection.execute(f"PRAGMA cache_size = -{CACHE_KIB if writable else READ_CACHE_KIB}")
-    connection.execute("PRAGMA cell_size_check = on")
-    if not writable:
+    if writable:
+        # A page with the right checksum is as it was written, so readers, who read many, are spared a look at each
+        # cell: it was half of the time of a page that is not in the cache, and every commit empties the caches.
+        connection.execute("PRAGMA cell_size_check = on")
+    else:
         connection.execute("PRAGMA query_only = on")
     return connection
 
