@@ -56,7 +56,7 @@ serve: $(SERVE_READY)  ## set up, then start API, console and MCP on loopback: m
 test: $(TEST_READY) $(EMULATOR_READY) $(MCP_PEERS_READY) $(AXE_READY) $(FRAMEWORKS_READY) lint browser pooler mariadb  ## set up, then run everything
 	@said=$$(mktemp); $(BIN)/mypy >"$$said" 2>&1 & mypy=$$!; \
 	trap 'kill $$mypy 2>/dev/null; rm -f "$$said"' EXIT; trap 'exit 130' INT TERM; \
-	$(BIN)/python -m pytest -n 3 --dist loadgroup; tests=$$?; \
+	$(BIN)/python -m pytest -n 4 --dist loadgroup; tests=$$?; \
 	wait $$mypy; types=$$?; cat "$$said"; \
 	[ $$tests -ne 0 ] || tests=$$types; exit $$tests
 
