@@ -13,10 +13,12 @@ import random
 import sys
 import tempfile
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import recollect
+from recollect.adapters.records.dynamodb.keys import SEPARATOR
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
@@ -26,6 +28,7 @@ from dynamodb_server import dynamodb
 CHANCE = random.Random(1)
 WORDS = [f"w{n}" for n in range(3000)]
 Operation = Callable[[Any], object]
+REMEMBERS, THREADS = 1000, 8
 
 
 def text(n: int) -> str:
@@ -85,6 +88,7 @@ def measure(costs: Costs) -> None:
     costs.show("`remember` with a tag", lambda mem: mem.remember(text(0), tags=["sea"]))
     costs.show("`remember_many` of 50 in a session", lambda mem: mem.remember_many(costs._session(mem, 0)))
     costs.show("`remember_many` of 250", lambda mem: mem.remember_many([text(n) for n in range(250)]))
+    costs.show("`remember_many` of 1,000", lambda mem: mem.remember_many([text(n) for n in range(1000)]), warm=False)
     costs.show("`list`, ten", lambda mem: mem.list(limit=10))
     costs.show("`list`, ten of a user with 250", lambda mem: mem.list(limit=10, user="u3"))
     costs.show("`list`, ten of a session with 50", lambda mem: mem.list(limit=10, session=talk))
@@ -97,6 +101,27 @@ def measure(costs: Costs) -> None:
     costs.show("the first with a segment", lambda mem: mem.recall(question), warm=False, objects=True)
     costs.show("`recall`, warm", lambda mem: mem.recall(question))
     costs.show("`recall` of a user, warm", lambda mem: mem.recall(question, user="u3"))
+    costs.show("`erase` of a memory", lambda mem: mem.erase(mem.list(limit=1).memories[0].id), warm=False, objects=True)
+    costs.show("`verify`", lambda mem: mem.verify(), warm=False)
+    spread(costs)
+
+
+def spread(costs: Costs) -> None:
+    """How the writes of many `remember` at once fall on partition keys, each of which takes 1,000 units a second."""
+    with costs.opened() as mem, ThreadPoolExecutor(THREADS) as pool:
+        sessions = [mem.session.add(user=f"u{n}", title=f"spread {n}").id for n in range(10)]
+
+        def one(n: int) -> None:
+            mem.remember(text(n), user=f"u{n % 10}", session=sessions[n % 10])
+
+        with Meter(mem._core.store).cost() as cost:
+            list(pool.map(one, range(REMEMBERS)))
+            mem._core.journal.flush()
+    print(f"\n{REMEMBERS} `remember` from {THREADS} threads: {cost.write_units:,.0f} units,", dict(cost.by_operation))
+    print("| partition key | write units per `remember` | `remember` per second at 1,000 units |\n| --- | --- | --- |")
+    for name, units in cost.written.most_common(12):
+        each = units / REMEMBERS
+        print(f"| {' '.join(name.split(SEPARATOR)[1:]) or name} | {each:.2f} | {1000 / each:,.0f} |")
 
 
 def main() -> None:

@@ -21,6 +21,18 @@ class Cost:
     read_units: float = 0
     write_units: float = 0
     by_operation: Counter[str] = field(default_factory=Counter)
+    written: Counter[str] = field(default_factory=Counter)
+    """Write units by partition key, reckoned from the sizes of what is sent: the server says only the sum."""
+
+    def send(self, operation: str, params: dict[str, Any]) -> None:
+        if operation == "TransactWriteItems":
+            for write in params["TransactItems"]:
+                ((kind, given),) = write.items()
+                self.written[_partition(given)] += 2 * _units(kind, given)
+        if operation == "BatchWriteItem":
+            for write in (one for some in params["RequestItems"].values() for one in some):
+                ((kind, given),) = write.items()
+                self.written[_partition(given)] += _units(kind, given)
 
     def take(self, operation: str, answer: dict[str, Any]) -> None:
         self.requests += 1
@@ -40,6 +52,7 @@ class Meter:
         self._open: list[Cost] = []
         events = store.dynamo.client.meta.events
         events.register("provide-client-params.dynamodb", _ask_for_units)
+        events.register("before-parameter-build.dynamodb", self._send)
         events.register("after-call.dynamodb", self._take)
 
     @contextmanager
@@ -52,6 +65,10 @@ class Meter:
         finally:
             self._open.remove(made)
 
+    def _send(self, params: dict[str, Any], model: Any, **_: Any) -> None:
+        for cost in self._open:
+            cost.send(model.name, params)
+
     def _take(self, model: Any, parsed: dict[str, Any], **_: Any) -> None:
         for cost in self._open:
             cost.take(model.name, parsed)
@@ -61,3 +78,19 @@ def _ask_for_units(params: dict[str, Any], model: Any, **_: Any) -> dict[str, An
     if model.input_shape is not None and "ReturnConsumedCapacity" in model.input_shape.members:
         return {**params, "ReturnConsumedCapacity": "TOTAL"}
     return None
+
+
+def _partition(given: dict[str, Any]) -> str:
+    return str((given.get("Item") or given["Key"])["p"]["S"])
+
+
+def _units(kind: str, given: dict[str, Any]) -> int:
+    """For each begun kilobyte one; of what is deleted or changed only what the request says of it is known."""
+    sent = {**given.get("Item", {}), **given.get("Key", {}), **given.get("ExpressionAttributeValues", {})}
+    size = sum(len(name) + _size(value) for name, value in sent.items())
+    return max(1, -(-size // 1024))
+
+
+def _size(typed: dict[str, Any]) -> int:
+    ((kind, value),) = typed.items()
+    return len(value.encode() if kind == "S" else value) if kind in "SB" else 8

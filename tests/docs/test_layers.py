@@ -116,6 +116,8 @@ EDGES = {
     ("interfaces/hosts/hook.py", "hook"),
     ("adapters/records/common/group_commit.py", "_settle"),
     ("adapters/records/common/group_commit.py", "_undo"),
+    ("adapters/records/dynamodb/turns.py", "_commit"),
+    ("adapters/records/dynamodb/turns.py", "_applied"),
     ("adapters/data/child.py", "_answer"),
 }
 BROAD = {"Exception", "BaseException"}

@@ -103,6 +103,7 @@ def stored_columns(address: str) -> dict[str, str]:
         with closing(DynamoClient(address)) as client:
             for item in client.everything():
                 kind, *words = item["p"].split("\x1f")[1:]
+                kind = kind[:1]  # without the number of a shard
                 if kind == "r" and "b" in item:
                     found.setdefault(f"{words[0]}.id", []).append(item["s"])
                     body = bytes(item["b"])[:-4]

@@ -46,7 +46,7 @@ def in_first_layout(items: Iterable[Item]) -> list[Item]:
 
 
 def filled() -> list[Item]:
-    with closing(DynamoStore(dynamodb().new_store())) as store:
+    with closing(DynamoStore(f"{dynamodb().new_store()}&shards=1")) as store:
         acme, globex = found(store, "acme"), found(store, "globex")
         for scope in (acme, globex):
             store.transact(scope, [Insert(one) for one in one_of_each(scope)[1:]])

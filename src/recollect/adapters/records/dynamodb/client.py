@@ -7,10 +7,12 @@ Credentials are the business of boto3 (environment, profile, role) and never par
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
+from itertools import chain, islice
 from typing import TypeVar
 from urllib.parse import parse_qs, urlsplit
 
@@ -27,7 +29,7 @@ from botocore.exceptions import (
 )
 
 from recollect.adapters.records.dynamodb.codec import Item
-from recollect.adapters.records.dynamodb.keys import Key
+from recollect.adapters.records.dynamodb.keys import MOST_SHARDS, SHARDS, Key
 from recollect.errors import (
     Closed,
     Denied,
@@ -48,6 +50,7 @@ READ_SECONDS = 20
 THREADS = 8
 KEYS_AT_ONCE, WRITES_AT_ONCE = 100, 25
 MOST_ITEMS = 10_000  # of a page: a megabyte is less
+MERGED_AT_ONCE = 1000
 _BUSY = {
     "ProvisionedThroughputExceededException",
     "ProvisionedThroughputExceeded",
@@ -76,6 +79,7 @@ class TransactionContended(Exception):
 class DynamoClient:
     def __init__(self, address: str, attempts: int = ATTEMPTS) -> None:
         self.table, options = _parsed(address)
+        self.new_shards = _shards(options.get("shards"))
         self.label = f"the DynamoDB table '{self.table}'"
         config = Config(
             retries={"mode": "standard", "total_max_attempts": attempts},
@@ -155,6 +159,29 @@ class DynamoClient:
             request["ExclusiveStartKey"] = answer["LastEvaluatedKey"]
             if "Limit" in request:
                 request["Limit"] = min(2 * request["Limit"], MOST_ITEMS)
+
+    def merged_pages(
+        self,
+        partitions: Sequence[str],
+        condition: str = "",
+        values: Item | None = None,
+        *,
+        forward: bool = True,
+        first: int | None = None,
+    ) -> Iterator[list[Item]]:
+        """The items of several partitions in one order; the first page of each is asked for side by side."""
+        if len(partitions) == 1:
+            yield from self.pages(partitions[0], condition, values, forward=forward, first=first)
+            return
+        share = first and min(first, 2 * -(-first // len(partitions)) + 1)
+        walks = [self.pages(one, condition, values, forward=forward, first=share) for one in partitions]
+        begun = self.at_once(lambda walk: next(walk, []), walks)
+        shards = [chain(page, chain.from_iterable(rest)) for page, rest in zip(begun, walks, strict=True)]
+        merged = heapq.merge(*shards, key=lambda item: str(item["s"]), reverse=not forward)
+        size = first or MERGED_AT_ONCE
+        while page := list(islice(merged, size)):
+            yield page
+            size = min(2 * size, MERGED_AT_ONCE)
 
     def query(self, partition: str, condition: str = "", values: Item | None = None) -> list[Item]:
         return [item for page in self.pages(partition, condition, values) for item in page]
@@ -335,6 +362,17 @@ def _busy() -> StoreBusy:
     return StoreBusy("DynamoDB is asked for more than it allows", remedy="try again later, or raise the table's limits")
 
 
+def _shards(given: str | None) -> int:
+    """Over how many partitions the memories of a new organization are spread."""
+    if given is None:
+        return SHARDS
+    if given.isdecimal() and 1 <= int(given) <= MOST_SHARDS:
+        return int(given)
+    raise InvalidSettings(
+        "the number of shards in a DynamoDB address is wrong", remedy=f"write shards=1 to shards={MOST_SHARDS}"
+    )
+
+
 def _parsed(address: str) -> tuple[str, dict[str, str]]:
     parts = urlsplit(address)
     table = parts.netloc
@@ -343,7 +381,7 @@ def _parsed(address: str) -> tuple[str, dict[str, str]]:
             "a DynamoDB address holds no credentials", remedy="give them to boto3: see docs/guides/dynamodb.md"
         )
     given = parse_qs(parts.query, keep_blank_values=True)
-    known = ("region", "endpoint", "profile")
+    known = ("region", "endpoint", "profile", "shards")
     wrong = [name for name in given if name not in known]
     if not table or parts.path.strip("/") or wrong:
         raise InvalidSettings(

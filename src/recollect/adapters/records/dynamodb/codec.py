@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from recollect.adapters.records.common.codec import Codec, UnopenedValue
 from recollect.adapters.records.common.dialect import Convert, json_text, moment_text, same
-from recollect.adapters.records.dynamodb.keys import Key, Keys
+from recollect.adapters.records.dynamodb.keys import Key, Keys, TenantPlaces
 from recollect.domain.record import ColumnType, Record, new_id
 from recollect.errors import DamagedData
 
@@ -171,7 +171,7 @@ def stored(codec: Codec, record: type[Record], item: Item, parts: Sequence[bytes
     return StoredRecord(made, item["q"], item["k"], item.get("g", ""), item.get("n", 0), hashes)
 
 
-def log_items(keys: Keys, changes: Sequence[tuple[str, str, int, bool]], token: str) -> list[Item]:
+def log_items(keys: TenantPlaces, changes: Sequence[tuple[str, str, int, bool]], token: str) -> list[Item]:
     """What a transaction changed, in order of seq, under the seq of the last change in each item."""
     items = []
     for start in range(0, len(changes), 2000):

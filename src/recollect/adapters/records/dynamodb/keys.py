@@ -2,7 +2,7 @@
 
 A key is (partition, sort). Partitions begin with the tenant, then one letter says what they hold:
 
-    tenant h              h                    the head: seq, incarnation, counts, what is under way
+    tenant h              h                    the head: seq, incarnation, layout, counts, what is under way
     tenant r table        id                   the records of one type, or what is left of one deleted for good
     tenant p              table id generation n  the parts of records too large for one item
     tenant i table field  value id             index entries: for finding, with the facts that filters ask for
@@ -17,6 +17,13 @@ A key is (partition, sort). Partitions begin with the tenant, then one letter sa
 This is the second layout. In the first, all entries of a tenant shared the partition `tenant i` and all guards
 `tenant u`, where a remember had most of its writes: a partition takes a thousand units a second.
 
+In the third, the types that are written all the time (`SPREAD`) have several partitions each: the letter is followed by
+the number of a shard, `tenant r3 memory`. Records and parts are spread by their id, guards by their hash, entries by
+their value, so that who knows what to look for knows where. A walk through all records of a type has to ask every
+shard, and so has who asks for one of the few values that most records share (`FEW_VALUES`). Entries of moments, which
+are asked for by range, stay together. How many shards a tenant has is set when it is made and stands on its head; one
+that was made in the second layout keeps that for ever.
+
 The words are joined by U+001F, which no id may hold. A field is looked up if it refers to another record or
 leads a declared index or unique key, and is text that is not one of a few fixed words, or a moment that may be empty:
 an entry for every memory under `status` or `priority` would cost a write and narrow nothing. A field that is unique by
@@ -27,6 +34,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import zlib
 from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Annotated, Any, Literal, get_args, get_origin
@@ -43,52 +51,106 @@ LONGEST_ID = 1000  # of the 1024 bytes that a sort key may have
 LONGEST_WORD = 300
 TENANTS = f"{SEPARATOR}t"
 SCHEMA = f"{SEPARATOR}s"
+SPREAD = frozenset(
+    {
+        "memory", "embedding", "index_task", "tag", "relationship", "revision", "citation", "access_log", "message",
+        "item", "item_vector", "checkpoint", "checkpoint_items", "checkpoint_writes",
+    }
+)  # fmt: skip
+"""Part of the third layout, and never to be changed: where things are follows from it."""
+FEW_VALUES = frozenset(
+    {
+        ("memory", "kind"), ("memory", "user_id"), ("memory", "agent_id"), ("memory", "project_id"),
+        ("memory", "source_agent"), ("embedding", "namespace"), ("message", "user_id"), ("message", "agent_id"),
+        ("access_log", "agent_id"), ("relationship", "type"),
+    }
+)  # fmt: skip
+"""Fields of which very many records may have the same value: their entries are spread by id. As fixed as `SPREAD`."""
+SHARDS = 4
+"""Of a new tenant. Each walk through a type asks all of them; the head takes as many writes as this can use."""
+MOST_SHARDS = 64
 COUNTED_BY_TOUCHES = frozenset({"last_accessed"})
 """Moments that every reading sets: an entry for each would cost more than the reading."""
 
 
-class Keys:
-    """The keys of one tenant."""
+class TenantPlaces:
+    """What has one place, however many shards a tenant has."""
 
     def __init__(self, organization_id: str) -> None:
         if SEPARATOR in organization_id or len(organization_id) > ID_LENGTH or not can_be_sent(organization_id):
             raise InvalidInput("there can be no such organization", remedy="give the id of one that exists")
         self._tenant = organization_id
         self.head: Key = (self._partition("h"), "h")
-        self.parts = self._partition("p")
         self.log = self._partition("l")
-        self.staged = self._partition("x")
         self.segments = self._partition("g")
         self.first_layout = (self._partition("i"), self._partition("u"))
 
     def _partition(self, *words: str) -> str:
         return SEPARATOR.join((self._tenant, *words))
 
-    def records(self, table: str) -> str:
-        return self._partition("r", table)
+    def moment_of_log(self, seq: int) -> Key:
+        return self.log, f"{seq:020d}"
+
+
+class Keys(TenantPlaces):
+    """The keys of one tenant that has so many shards; one of the second layout has a single one, without a number."""
+
+    def __init__(self, organization_id: str, shards: int) -> None:
+        super().__init__(organization_id)
+        self._shards = shards
+        self._numbers = [f"{number}" for number in range(shards)] if shards > 1 else [""]
+        self.parts = [self._partition(f"p{number}") for number in self._numbers]
+        self.staged = [self._partition(f"x{number}") for number in self._numbers]
+
+    def _numbers_of(self, table: str) -> list[str]:
+        return self._numbers if table in SPREAD else self._numbers[:1]
+
+    def _number(self, table: str, text: str) -> str:
+        """The shard in which that is which is found by this text."""
+        numbers = self._numbers_of(table)
+        return numbers[zlib.crc32(text.encode()) % len(numbers)]
+
+    def records(self, table: str) -> list[str]:
+        return [self._partition(f"r{number}", table) for number in self._numbers_of(table)]
 
     def record(self, table: str, id: str) -> Key:
-        return self.records(table), shortened(id, LONGEST_ID)
+        return self._partition(f"r{self._number(table, id)}", table), shortened(id, LONGEST_ID)
 
     def part(self, table: str, id: str, generation: str, number: int) -> Key:
-        return self.parts, SEPARATOR.join((table, shortened(id, LONGEST_WORD), generation, f"{number:04d}"))
+        sort = SEPARATOR.join((table, shortened(id, LONGEST_WORD), generation, f"{number:04d}"))
+        return self._partition(f"p{self._number(table, id)}"), sort
 
-    def index(self, table: str, field: str) -> str:
-        return self._partition("i", table, field)
+    def staging(self, number: int) -> str:
+        """Where a piece of staged writes is put."""
+        return self.staged[number % len(self.staged)]
+
+    def indexes(self, table: str, field: str, word: str | None = None) -> list[str]:
+        """Where the entries are that begin with this word, or with any."""
+        numbers = self._numbers_of(table)
+        if is_moment(RECORDS[table], field):
+            numbers = numbers[:1]
+        elif word is not None and (table, field) not in FEW_VALUES:
+            numbers = [self._number(table, word)]
+        return [self._partition(f"i{number}", table, field) for number in numbers]
+
+    def _index(self, table: str, field: str, word: str, id: str) -> str:
+        places = self.indexes(table, field, word)
+        return places[zlib.crc32(id.encode()) % len(places)]
 
     def derived_partitions(self) -> Iterator[str]:
         """Where entries and guards are, of every type."""
         for table, record in RECORDS.items():
-            yield from (self.index(table, field) for field in indexed_fields(record) if has_entries(record, field))
+            for field in (one for one in indexed_fields(record) if has_entries(record, one)):
+                yield from self.indexes(table, field)
             if record.shape.unique:
-                yield self.guards(table)
+                yield from (self._partition(f"u{number}", table) for number in self._numbers_of(table))
 
     def entries(self, record: Record, hashes: Mapping[str, object]) -> list[Key]:
         """The index entries that lead to a record alone; `hashes` are its `encrypted_hashes` as they are stored."""
-        found = _looked_up(record, hashes, gathered=False)
+        found = ((field, index_word(value)) for field, value in _looked_up(record, hashes, gathered=False))
         return [
-            (self.index(record.shape.table, field), index_word(value) + shortened(record.id, LONGEST_WORD))
-            for field, value in found
+            (self._index(record.shape.table, field, word, record.id), word + shortened(record.id, LONGEST_WORD))
+            for field, word in found
         ]
 
     def gathered(self, record: Record, hashes: Mapping[str, object]) -> list[Key]:
@@ -96,22 +158,18 @@ class Keys:
         return [self.gathering(record.shape.table, *one) for one in _looked_up(record, hashes, gathered=True)]
 
     def gathering(self, table: str, field: str, value: Any) -> Key:
-        return self.index(table, field), index_word(value)
+        word = index_word(value)
+        return self._index(table, field, word, ""), word
 
     def unique(self, record: Record) -> dict[Key, str]:
         """The guards that a record holds."""
         held = ((key, unique_values(record, key)) for key in record.shape.unique)
         return {self.guard(record.shape.table, key, values): record.id for key, values in held if values is not None}
 
-    def guards(self, table: str) -> str:
-        return self._partition("u", table)
-
     def guard(self, table: str, key: Unique, values: Row) -> Key:
         digest = hashlib.sha256(json.dumps(values, default=moment_text).encode()).hexdigest()
-        return self.guards(table), SEPARATOR.join(("+".join(key.fields), digest))
-
-    def moment_of_log(self, seq: int) -> Key:
-        return self.log, f"{seq:020d}"
+        partition = self._partition(f"u{self._number(table, digest)}", table)
+        return partition, SEPARATOR.join(("+".join(key.fields), digest))
 
 
 def _looked_up(record: Record, hashes: Mapping[str, object], *, gathered: bool) -> Iterator[tuple[str, Any]]:
@@ -161,6 +219,11 @@ def indexed_fields(record: type[Record]) -> tuple[str, ...]:
             or (columns[name].type == "moment" and columns[name].nullable)
         )
     )
+
+
+@cache
+def is_moment(record: type[Record], field: str) -> bool:
+    return any(column.name == field and column.type == "moment" for column in record.columns())
 
 
 @cache

@@ -8,6 +8,9 @@ whichever process makes them. Whoever reads a head with something under way fini
 beside it, and each piece of them is applied only as long as the head still names them, so a process that wakes up
 late can neither undo nor repeat anything.
 
+`v` is 2 for a tenant whose types have one partition each, and 3 where they are spread over `m` shards (keys.py). Both
+are of one incarnation and never change: who holds the incarnation knows the keys.
+
 `y` and `w` are a courtesy: a large transaction that stages its writes asks the small ones to wait until a moment.
 Nothing depends on the clock but who waits. In the first layout they were called `c` and `u`; they now keep out those
 programs that know no other layout and were running when the tenant was moved: to them it is taken until the year 9999.
@@ -20,21 +23,27 @@ import json
 import threading
 import time
 import zlib
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from recollect.adapters.records.common.dialect import json_text
 from recollect.adapters.records.dynamodb.client import DynamoClient, TransactionCancelled, TransactionContended, pauses
 from recollect.adapters.records.dynamodb.codec import Item, logged
 from recollect.adapters.records.dynamodb.counts import Counts
-from recollect.adapters.records.dynamodb.keys import SEPARATOR, TENANTS, Key, Keys
+from recollect.adapters.records.dynamodb.keys import SEPARATOR, TENANTS, Key, Keys, TenantPlaces
 from recollect.domain.record import RECORDS, new_id
-from recollect.errors import StoreBusy
+from recollect.errors import NewerStore, StoreBusy
+
+if TYPE_CHECKING:
+    from recollect.adapters.records.dynamodb.turns import WaitingWrite
 
 MOST_WRITES = 99  # of the 100 that a transaction may have, one is the head
 MOST_BYTES = 3_000_000  # of 4 MB
 STAGE = 300_000
-LAYOUT = 2
+LAYOUT = 3
+UNSPREAD = 2
 TAKEN: Item = {"c": "layout 2", "u": 253_370_764_800}
 """What keeps programs of the first layout from writing."""
 ENDING = "!"
@@ -45,20 +54,23 @@ Write = tuple[Key, Item | None]  # what to put there, or that it goes
 
 @dataclass(frozen=True, slots=True)
 class LogHead:
+    shards: int
+    """Those that a new tenant gets, where there is none."""
     seq: int = 0
     incarnation: str = ""
     under_way: str = ""
-    layout: int = LAYOUT
+    layout: int = UNSPREAD
     has_leftovers: bool = False
     """Entries of the first layout are still to be deleted."""
     raw_counts: bytes | None = None
 
     @staticmethod
-    def of(item: Item | None) -> LogHead:
+    def of(item: Item | None, new_shards: int) -> LogHead:
         if item is None:
-            return LogHead(raw_counts=Counts().encoded())
+            layout = LAYOUT if new_shards > 1 else UNSPREAD
+            return LogHead(new_shards, layout=layout, raw_counts=Counts().encoded())
         layout, leftovers = item.get("v", 1), "o" in item
-        return LogHead(item["q"], item["i"], item.get("x", ""), layout, leftovers, item.get("n"))
+        return LogHead(item.get("m", 1), item["q"], item["i"], item.get("x", ""), layout, leftovers, item.get("n"))
 
     def counts(self) -> Counts | None:
         """None if they are not known."""
@@ -70,15 +82,25 @@ class LogHead:
 
 class TenantLog:
     def __init__(
-        self, dynamo: DynamoClient, organization_id: str, modernize: Callable[[TenantLog, LogHead], None]
+        self,
+        dynamo: DynamoClient,
+        organization_id: str,
+        new_shards: int,
+        modernize: Callable[[TenantLog, LogHead], None],
     ) -> None:
-        """`modernize` brings a tenant of an earlier layout to this one, or does the rest of that."""
+        """`modernize` brings a tenant of the first layout to the second, or does the rest of that."""
         self.dynamo = dynamo
         self._modernize = modernize
+        self._new_shards = new_shards
         self.id = organization_id
-        self.keys = Keys(organization_id)
+        self.keys = TenantPlaces(organization_id)
         self.writing = threading.Lock()
+        self.waiting: deque[WaitingWrite] = deque()
         self._known: LogHead | None = None
+
+    def keys_at(self, head: LogHead) -> Keys:
+        """Where everything is, in the incarnation of this head."""
+        return Keys(self.id, head.shards)
 
     # -- the head ----------------------------------------------------------------------------------------------------
 
@@ -90,12 +112,17 @@ class TenantLog:
         """The head as it is now, with nothing under way."""
         for pause in pauses(20):
             head = self.raw_head()
-            if not head.under_way and head.layout == LAYOUT and not head.has_leftovers:
+            if head.layout > LAYOUT:
+                raise NewerStore(
+                    f"organization '{self.id}' was made by a newer program",
+                    remedy="upgrade Recollect",
+                )
+            if not head.under_way and head.layout >= UNSPREAD and not head.has_leftovers:
                 self.learn(head)
                 return head
             try:
                 if head.under_way:
-                    self.finish(head.under_way)
+                    self.finish(head)
                 else:
                     self._modernize(self, head)
             except (TransactionCancelled, TransactionContended):
@@ -103,7 +130,10 @@ class TenantLog:
         raise StoreBusy("a large transaction is still being applied", remedy="try again in a moment")
 
     def raw_head(self) -> LogHead:
-        return LogHead.of(self.dynamo.get([self.keys.head]).get(self.keys.head))
+        return self.as_head(self.dynamo.get([self.keys.head]).get(self.keys.head))
+
+    def as_head(self, item: Item | None) -> LogHead:
+        return LogHead.of(item, self._new_shards)
 
     def learn(self, head: LogHead | None) -> None:
         self._known = head
@@ -128,8 +158,9 @@ class TenantLog:
         if counts is not None:
             marks["n"] = counts
         if not head.incarnation:
-            item = {"p": self.keys.head[0], "s": self.keys.head[1], "q": seq, "i": new_id(), "v": LAYOUT, **TAKEN}
-            return self.dynamo.put({**item, **marks}, "attribute_not_exists(p)")
+            item = {"p": self.keys.head[0], "s": self.keys.head[1], "q": seq, "i": new_id(), "v": head.layout, **TAKEN}
+            spread = {"m": head.shards} if head.shards > 1 else {}
+            return self.dynamo.put({**item, **spread, **marks}, "attribute_not_exists(p)")
         gone = "y, w" if counts is not None else "y, w, n"
         change = "".join(f", {name} = :{name}" for name in marks)
         condition, given = self._unchanged(head, claim)
@@ -144,7 +175,7 @@ class TenantLog:
 
     def _unchanged(self, head: LogHead, claim: str) -> tuple[str, Item]:
         """The counts are compared, too: touches change them without moving the head."""
-        given = {"was": head.seq, "inc": head.incarnation, "now": int(time.time()), "y": claim, "v": LAYOUT}
+        given = {"was": head.seq, "inc": head.incarnation, "now": int(time.time()), "y": claim, "v": head.layout}
         if head.raw_counts is None:
             return f"{FREE} AND attribute_not_exists(n)", given
         return f"{FREE} AND n = :counted", {**given, "counted": head.raw_counts}
@@ -159,32 +190,37 @@ class TenantLog:
             claimed = self.dynamo.update(self.keys.head, "SET y = :y, w = :w", condition, w=until, **given)
             self.dynamo.transact([claimed], new_id())
 
-    def stage(self, name: str, writes: Iterable[Write]) -> None:
+    def stage(self, head: LogHead, name: str, writes: Iterable[Write]) -> None:
         """Note what is to be written, beside the tenant's data, where no reader looks."""
-        items = []
+        keys, items = self.keys_at(head), []
         for number, piece in enumerate(_pieces(writes)):
             raw = zlib.compress(json_text(piece).encode(), 1)
-            items.append({"p": self.keys.staged, "s": f"{name}{SEPARATOR}{number:06d}", "e": raw})
+            items.append({"p": keys.staging(number), "s": f"{name}{SEPARATOR}{number:06d}", "e": raw})
         self.dynamo.put_all(items)
 
-    def finish(self, name: str) -> None:
+    def finish(self, head: LogHead) -> None:
         """Apply what is staged and let the head go; done by whoever comes by, as often as need be."""
+        name = head.under_way
         if name.startswith(ENDING):
-            self._end(name)
+            self._end(self.keys_at(head), name)
             return
-        staged = self._staged(name)
+        staged = self._staged(head, name)
         for item in staged:
             for some in grouped(_unstaged(item)):
                 self._apply(name, some)
         self.dynamo.delete_all([(item["p"], item["s"]) for item in staged])
         self.dynamo.transact([self.dynamo.update(self.keys.head, "REMOVE x", "x = :x", x=name)], new_id())
 
-    def _staged(self, name: str) -> list[Item]:
-        return self.dynamo.query(self.keys.staged, "begins_with(s, :s)", {":s": name + SEPARATOR})
+    def _staged(self, head: LogHead, name: str) -> list[Item]:
+        def of_shard(partition: str) -> list[Item]:
+            return self.dynamo.query(partition, "begins_with(s, :s)", {":s": name + SEPARATOR})
 
-    def discard(self, name: str) -> None:
+        found = self.dynamo.at_once(of_shard, self.keys_at(head).staged)
+        return sorted((item for some in found for item in some), key=lambda item: str(item["s"]))
+
+    def discard(self, head: LogHead, name: str) -> None:
         """Staged writes that were never committed."""
-        self.dynamo.delete_all([(item["p"], item["s"]) for item in self._staged(name)])
+        self.dynamo.delete_all([(item["p"], item["s"]) for item in self._staged(head, name)])
 
     def _apply(self, name: str, writes: Sequence[Write]) -> None:
         """One piece, fenced: only while the head still names this transaction."""
@@ -198,11 +234,10 @@ class TenantLog:
                 pause()
         raise TransactionContended(name)
 
-    def _end(self, name: str) -> None:
+    def _end(self, held: Keys, name: str) -> None:
         """Delete every item of the tenant, the head last."""
-        partitions = [self.keys.records(table) for table in RECORDS]
-        rest = [*self.keys.derived_partitions(), *self.keys.first_layout]
-        rest += [self.keys.parts, self.keys.log, self.keys.staged, self.keys.segments]
+        partitions = [partition for table in RECORDS for partition in held.records(table)]
+        rest = [*held.derived_partitions(), *held.first_layout, *held.parts, held.log, *held.staged, held.segments]
         for partition in (*partitions, *rest):
             for page in self.dynamo.pages(partition, keys_only=True):
                 keys: list[Write] = [((item["p"], item["s"]), None) for item in page]

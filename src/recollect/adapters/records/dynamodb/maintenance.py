@@ -17,8 +17,8 @@ from recollect.adapters.records.dynamodb import codec as items_of
 from recollect.adapters.records.dynamodb.client import DynamoClient, TransactionCancelled, TransactionContended, pauses
 from recollect.adapters.records.dynamodb.codec import Item, StoredRecord
 from recollect.adapters.records.dynamodb.counts import Counts, counts_of
-from recollect.adapters.records.dynamodb.keys import SCHEMA, SEPARATOR, TENANTS, Key
-from recollect.adapters.records.dynamodb.log import LAYOUT, MOST_WRITES, TAKEN, LogHead, TenantLog
+from recollect.adapters.records.dynamodb.keys import SCHEMA, SEPARATOR, TENANTS, Key, Keys
+from recollect.adapters.records.dynamodb.log import LAYOUT, MOST_WRITES, TAKEN, UNSPREAD, LogHead, TenantLog
 from recollect.adapters.records.dynamodb.transaction import derived
 from recollect.domain.record import RECORDS, Record, new_id
 from recollect.domain.tenancy import Organization
@@ -66,14 +66,14 @@ def _refuse_taken_twice(store: DynamoStore, missing: Sequence[migrations.Migrati
     """Before anything is changed: a key that comes with these migrations may be held by one record only."""
     new = [step for one in missing for step in one.steps if step["do"] == "add_unique"]
     for id in (item["s"] for item in store.dynamo.query(TENANTS) if new):
-        tenant = store.tenant(id)
-        found = _of_tenant(store.dynamo, tenant)
-        stored = [_readable(store, tenant, table, item, found) for (table, _), item in found.records.items()]
+        keys = store.tenant(id).keys_at(store.tenant(id).head())
+        found = _of_tenant(store.dynamo, keys)
+        stored = [_readable(store, keys, table, item, found) for (table, _), item in found.records.items()]
         held: dict[Key, str] = {}
         for record in (one.record for one in stored if one.record is not None):
-            for key in tenant.keys.unique(record):
+            for key in keys.unique(record):
                 if held.setdefault(key, record.id) != record.id:
-                    table, fields = key[0].split(SEPARATOR)[-1], key[1].split(SEPARATOR)[0]
+                    table, fields = _named(key)
                     raise taken_twice({"table": table, "unique": {"fields": fields.split("+")}}, store.dynamo.label)
 
 
@@ -198,7 +198,7 @@ def verify(store: DynamoStore) -> list[Problem]:
 def _settled_check(store: DynamoStore, tenant: TenantLog) -> list[Problem]:
     for pause in pauses(40):
         before = tenant.head()
-        found = _of_tenant(store.dynamo, tenant)
+        found = _of_tenant(store.dynamo, tenant.keys_at(before))
         problems = list(_check(store, tenant.id, found, tenant.id in store.tenants()))
         if not problems or tenant.head().is_at(before):
             return problems
@@ -215,12 +215,13 @@ def _everything(dynamo: DynamoClient) -> tuple[dict[str, TenantItems], list[str]
         if item["p"] == TENANTS:
             listed.append(item["s"])
         elif item["p"] != SCHEMA:
-            tables.setdefault(tenant, TenantItems()).take(kind, words, item)
+            tables.setdefault(tenant, TenantItems()).take(kind[:1], words, item)
     return tables, listed
 
 
 def _check(store: DynamoStore, tenant_id: str, found: TenantItems, is_listed: bool) -> Iterator[Problem]:
     tenant = store.tenant(tenant_id)
+    keys = tenant.keys_at(tenant.as_head(found.head))
     if is_listed != any(not item.get("z") for item in found.records.values()):
         what = "is listed as a tenant but is not there" if is_listed else "has records but is not listed as a tenant"
         yield Problem(what, "organization", tenant_id, tenant_id)
@@ -230,9 +231,9 @@ def _check(store: DynamoStore, tenant_id: str, found: TenantItems, is_listed: bo
     last = found.head["q"] if found.head else 0
     for (table, sort), item in found.records.items():
         id = item.get("d") or sort
-        used.update(items_of.part_keys(tenant.keys, table, item))
+        used.update(items_of.part_keys(keys, table, item))
         try:
-            stored = _read(store, tenant, table, item, found)
+            stored = _read(store, keys, table, item, found)
         except (DamagedData, ValueError, KeyError) as error:
             yield Problem(f"cannot be read: {type(error).__name__}", table, id, tenant_id)
             continue
@@ -243,6 +244,8 @@ def _check(store: DynamoStore, tenant_id: str, found: TenantItems, is_listed: bo
             id = record.id
             if not items_of.is_open(record):
                 yield Problem(f"cannot be read: {WrongKey.__name__}", table, id, tenant_id)
+        if (item["p"], item["s"]) != keys.record(table, id):
+            yield Problem("lies where it is not looked for", table, id, tenant_id)
         if item["q"] > last:
             yield Problem("its seq lies beyond the head", table, id, tenant_id)
         if found.logged.get((table, id)) != item["q"]:
@@ -250,30 +253,32 @@ def _check(store: DynamoStore, tenant_id: str, found: TenantItems, is_listed: bo
     for record in living.values():
         for name in dangling(record, lambda to, id: (to, id) in living):
             yield Problem(f"its {name} points at nothing", record.shape.table, record.id, tenant_id)
-    yield from _check_derived(tenant, read, found)
+    yield from _check_derived(keys, tenant_id, read, found)
     yield from _check_counts(tenant, read, found)
     for _, sort in found.parts.keys() - used:
         yield Problem("a part that belongs to no record", sort.split(SEPARATOR)[0], organization_id=tenant_id)
 
 
-def _read(store: DynamoStore, tenant: TenantLog, table: str, item: Item, found: TenantItems) -> StoredRecord:
+def _read(store: DynamoStore, keys: Keys, table: str, item: Item, found: TenantItems) -> StoredRecord:
     record = RECORDS[table]
-    pieces = [found.parts[key] for key in items_of.part_keys(tenant.keys, table, item)]
+    pieces = [found.parts[key] for key in items_of.part_keys(keys, table, item)]
     made = items_of.stored(store.codec(record), record, item, pieces)
     if made.record is not None and items_of.is_open(made.record):
         record.model_validate(made.record.__dict__)
     return made
 
 
-def _check_derived(tenant: TenantLog, records: Iterable[StoredRecord], found: TenantItems) -> Iterator[Problem]:
-    wanted = wanted_items(tenant, records)
+def _check_derived(
+    keys: Keys, tenant_id: str, records: Iterable[StoredRecord], found: TenantItems
+) -> Iterator[Problem]:
+    wanted = wanted_items(keys, records)
     for key, item in wanted.items():
         if found.derived.get(key) != item:
             (table, name), wrong = _named(key), "wrong" if key in found.derived else "missing"
-            yield Problem(f"its index entry for {name} is {wrong}", table, item["d"], tenant.id, "index")
+            yield Problem(f"its index entry for {name} is {wrong}", table, item["d"], tenant_id, "index")
     for key in found.derived.keys() - wanted.keys():
         (table, name), id = _named(key), found.derived[key]["d"]
-        yield Problem(f"an index entry for {name} that leads nowhere", table, id, tenant.id, "index")
+        yield Problem(f"an index entry for {name} that leads nowhere", table, id, tenant_id, "index")
 
 
 def _named(key: Key) -> tuple[str, str]:
@@ -295,15 +300,15 @@ def _recounted(records: Iterable[StoredRecord]) -> Counts:
     return counts_of(one.record for one in records if one.record is not None)
 
 
-def wanted_items(tenant: TenantLog, records: Iterable[StoredRecord]) -> dict[Key, Item]:
+def wanted_items(keys: Keys, records: Iterable[StoredRecord]) -> dict[Key, Item]:
     """The entries and guards that these records should have."""
     wanted: dict[Key, Item] = {}
     sharing: dict[Key, set[str]] = {}
     for stored in records:
         if stored.record is not None:
-            made = derived(tenant, stored.record, stored.hashes)
+            made = derived(keys, stored.record, stored.hashes)
             wanted |= {key: item for key, item in made.items() if key[0] != TENANTS}
-            for key in tenant.keys.gathered(stored.record, stored.hashes):
+            for key in keys.gathered(stored.record, stored.hashes):
                 sharing.setdefault(key, set()).add(stored.record.id)
     return wanted | {key: {"d": SEPARATOR.join(sorted(ids))} for key, ids in sharing.items()}
 
@@ -324,8 +329,10 @@ def _mended(store: DynamoStore, tenant: TenantLog) -> int:
     """Only while the head stands still, so that no newer entry is lost."""
     for pause in pauses(40):
         head = tenant.head()
-        writes, counts = _mending(store, tenant, _of_tenant(store.dynamo, tenant))
-        fence = store.dynamo.check(tenant.keys.head, "q = :q AND attribute_not_exists(x)", q=head.seq)
+        keys = tenant.keys_at(head)
+        writes, counts = _mending(store, tenant.id, keys, _of_tenant(store.dynamo, keys))
+        still = "q = :q AND i = :i AND attribute_not_exists(x)"
+        fence = store.dynamo.check(tenant.keys.head, still, q=head.seq, i=head.incarnation)
         if not head.incarnation:
             fence = store.dynamo.check(tenant.keys.head, "attribute_not_exists(p)")
         raw = counts.encoded()
@@ -341,18 +348,18 @@ def _mended(store: DynamoStore, tenant: TenantLog) -> int:
     raise StoreBusy("the table is being written to all the time", remedy="mend when it is quieter")
 
 
-def _mending(store: DynamoStore, tenant: TenantLog, found: TenantItems) -> tuple[list[Item], Counts]:
+def _mending(store: DynamoStore, tenant_id: str, keys: Keys, found: TenantItems) -> tuple[list[Item], Counts]:
     """The writes that put entries, guards, parts and staged writes right, and what the head should count."""
     used: set[Key] = set()
     read: list[StoredRecord] = []
     for (table, _), item in found.records.items():
-        used.update(items_of.part_keys(tenant.keys, table, item))
-        read.append(_readable(store, tenant, table, item, found))
-    wanted = wanted_items(tenant, read)
-    listed = (TENANTS, tenant.id)
-    if any(isinstance(one.record, Organization) and one.record.id == tenant.id for one in read):
-        wanted[listed] = {"d": tenant.id}
-    has = {**found.derived, **({listed: {"d": tenant.id}} if listed in store.dynamo.get([listed]) else {})}
+        used.update(items_of.part_keys(keys, table, item))
+        read.append(_readable(store, keys, table, item, found))
+    wanted = wanted_items(keys, read)
+    listed = (TENANTS, tenant_id)
+    if any(isinstance(one.record, Organization) and one.record.id == tenant_id for one in read):
+        wanted[listed] = {"d": tenant_id}
+    has = {**found.derived, **({listed: {"d": tenant_id}} if listed in store.dynamo.get([listed]) else {})}
     writes: list[Item] = [
         store.dynamo.put({"p": key[0], "s": key[1], **item}) for key, item in wanted.items() if has.get(key) != item
     ]
@@ -366,21 +373,21 @@ def _write_fenced(dynamo: DynamoClient, fence: Item, writes: Sequence[Item]) -> 
 
 
 def modernize(store: DynamoStore, tenant: TenantLog, head: LogHead) -> None:
-    """Bring a tenant of the first layout to this one: entries and guards are made again from its records, which stay
+    """Bring a tenant of the first layout to the second: entries and guards are made again from its records, which stay
     where they are.
 
     Killed at any moment, it is begun again by whoever comes next. First the head is taken, by which programs of the
     first layout write no more; the new entries are written beside the old ones, where nobody looks yet; one write to
     the head makes them count; then the old ones go. Raises TransactionCancelled if another process was faster.
     """
-    dynamo, keys = store.dynamo, tenant.keys
-    if head.layout < LAYOUT:
+    dynamo, keys = store.dynamo, tenant.keys_at(head)
+    if head.layout < UNSPREAD:
         is_first = "i = :i AND attribute_not_exists(v) AND attribute_not_exists(x)"
         taken = dynamo.update(keys.head, "SET c = :c, u = :u", is_first, i=head.incarnation, **TAKEN)
         dynamo.transact([taken], new_id())
-        writes, counts = _mending(store, tenant, _of_tenant(dynamo, tenant, with_first_layout=False))
+        writes, counts = _mending(store, tenant.id, keys, _of_tenant(dynamo, keys, with_first_layout=False))
         _write_fenced(dynamo, dynamo.check(keys.head, is_first, i=head.incarnation), writes)
-        marks: Item = {"v": LAYOUT, "o": 1}
+        marks: Item = {"v": UNSPREAD, "o": 1}
         if (raw := counts.encoded()) is not None:
             marks["n"] = raw
         change = "SET " + ", ".join(f"{name} = :{name}" for name in marks)
@@ -391,21 +398,21 @@ def modernize(store: DynamoStore, tenant: TenantLog, head: LogHead) -> None:
     dynamo.transact([dynamo.update(keys.head, "REMOVE o", "attribute_exists(p)")], new_id())
 
 
-def _readable(store: DynamoStore, tenant: TenantLog, table: str, item: Item, found: TenantItems) -> StoredRecord:
+def _readable(store: DynamoStore, keys: Keys, table: str, item: Item, found: TenantItems) -> StoredRecord:
     """Without a record for what is damaged: `verify` names it, mending cannot bring it back."""
     try:
-        return _read(store, tenant, table, item, found)
+        return _read(store, keys, table, item, found)
     except (DamagedData, ValueError, KeyError):
         return StoredRecord(None, item["q"])
 
 
-def _of_tenant(dynamo: DynamoClient, tenant: TenantLog, *, with_first_layout: bool = True) -> TenantItems:
+def _of_tenant(dynamo: DynamoClient, keys: Keys, *, with_first_layout: bool = True) -> TenantItems:
     found = TenantItems()
-    keys = tenant.keys
-    partitions = [keys.parts, keys.staged, keys.log, keys.head[0], *keys.derived_partitions()]
-    partitions += [*(keys.records(table) for table in RECORDS), *(keys.first_layout if with_first_layout else ())]
+    partitions = [*keys.parts, *keys.staged, keys.log, keys.head[0], *keys.derived_partitions()]
+    partitions += [partition for table in RECORDS for partition in keys.records(table)]
+    partitions += keys.first_layout if with_first_layout else ()
     for items in dynamo.at_once(dynamo.query, partitions):
         for item in items:
             _, kind, *words = item["p"].split(SEPARATOR)
-            found.take(kind, words, item)
+            found.take(kind[:1], words, item)
     return found

@@ -13,6 +13,7 @@ import threading
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from recollect.adapters.records.common.codec import Codec
@@ -51,7 +52,7 @@ class Replica:
         self._file: ReplicaFile | None = None
         self._orders: dict[About, OrderIndex] = {}
         self._unsealed = 0
-        self.head = LogHead()
+        self.head = LogHead(shards=1)
 
     def search(self, query: TextQuery[Record]) -> list[TextHit]:
         with self.lock:
@@ -73,7 +74,7 @@ class Replica:
     def _ordered(self, file: ReplicaFile, query: Beside[Record]) -> OrderIndex:
         order = OrderIndex(query.within, query.by, query.where)
         unclear = [id for id, known in file.small_fields(query.record) if not order.take_known(id, known)]
-        view = TenantView(self._tenant, self._codec)
+        view = TenantView(self._tenant, self._codec, self.head)
         view.fetch([(query.record.shape.table, id) for id in unclear])
         for id in unclear:
             order.take(id, view.record(query.record.shape.table, id))
@@ -115,12 +116,12 @@ class Replica:
         segments = self._segments()
         seq = segments.fill(self._tenant, head, self._file) if segments is not None else None
         if seq is not None:
-            self.head = LogHead(seq, head.incarnation)
+            self.head = replace(head, seq=seq)
 
     def _load(self, table: str) -> None:
         record, file = RECORDS[table], self._kept()
         with file.changing:
-            for stored in TenantView(self._tenant, self._codec).everything(table):
+            for stored in TenantView(self._tenant, self._codec, self.head).everything(table):
                 if stored.record is not None:
                     file.take(record, stored.record.id, stored)
                     self._unsealed += 1
@@ -148,7 +149,7 @@ class Replica:
         changed = dict.fromkeys(
             (table, id) for table, id, _, _ in self._tenant.log_after(self.head.seq) if table in loaded
         )
-        view = TenantView(self._tenant, self._codec)
+        view = TenantView(self._tenant, self._codec, self.head)
         view.fetch(changed)
         with file.changing:
             for table, id in changed:

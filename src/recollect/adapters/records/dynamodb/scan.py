@@ -33,7 +33,7 @@ def scan_items(dynamo: DynamoClient, scope: Scope, needles: Sequence[bytes]) -> 
     for item in dynamo.everything():
         tenant, _, rest = item["p"].partition(SEPARATOR)
         if tenant == scope.organization_id:
-            name = _KINDS.get(rest.partition(SEPARATOR)[0], rest)
+            name = _KINDS.get(rest[:1], rest)
             size, found = search.found_in(_values(item))
             sizes[name] += size
             hits[name] |= found

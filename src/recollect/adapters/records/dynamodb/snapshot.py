@@ -61,7 +61,7 @@ class Snapshot:
                 self._file().execute("DELETE FROM kept")
                 head = self._set_down()
             else:
-                self._read_again({(table, id) for table, id, _, _ in self._tenant.log_after(head.seq)})
+                self._read_again(head, {(table, id) for table, id, _, _ in self._tenant.log_after(head.seq)})
                 head = now
                 continue  # what was read again may be newer than `now`: the log says so, if it is
             pause()
@@ -70,35 +70,35 @@ class Snapshot:
     def _set_down(self) -> LogHead:
         head = self._tenant.head()
         for table in sorted(RECORDS):
-            for page in self._tenant.dynamo.pages(self._tenant.keys.records(table)):
+            for page in self._tenant.dynamo.merged_pages(self._tenant.keys_at(head).records(table)):
                 items = [item for item in page if not item.get("z")]
                 try:
-                    self._keep(table, items)
+                    self._keep(head, table, items)
                 except DamagedData:
                     for item in items:
-                        self._keep_or_mark(table, item)
+                        self._keep_or_mark(head, table, item)
         return head
 
-    def _keep(self, table: str, items: list[Item]) -> None:
-        view = TenantView(self._tenant, self._codec)  # of its own: it keeps in mind what it read
+    def _keep(self, head: LogHead, table: str, items: list[Item]) -> None:
+        view = TenantView(self._tenant, self._codec, head)  # of its own: it keeps in mind what it read
         found: dict[Name, Any] = {}
         torn = view.joined([((table, item.get("d") or item["s"]), item) for item in items], found)
         view.fetch(torn)
         self._put(one.record for one in found.values() if one is not None)
         self._put(view.record(*name) for name in torn)
 
-    def _keep_or_mark(self, table: str, item: Item) -> None:
+    def _keep_or_mark(self, head: LogHead, table: str, item: Item) -> None:
         """A damaged record is set down as damaged: who reads it is told, who reads others is not kept from it."""
         try:
-            self._keep(table, [item])
+            self._keep(head, table, [item])
         except DamagedData:
             named = (table, item.get("d") or item["s"], b"")
             self._file().execute("INSERT OR REPLACE INTO kept VALUES (?, ?, ?)", named)
 
-    def _read_again(self, names: Iterable[Name]) -> None:
+    def _read_again(self, head: LogHead, names: Iterable[Name]) -> None:
         listed = sorted(names)
         for start in range(0, len(listed), AT_ONCE):
-            view, some = TenantView(self._tenant, self._codec), listed[start : start + AT_ONCE]
+            view, some = TenantView(self._tenant, self._codec, head), listed[start : start + AT_ONCE]
             view.fetch(some)
             self._file().executemany("DELETE FROM kept WHERE name = ? AND id = ?", some)
             self._put(view.record(*name) for name in some)

@@ -8,10 +8,10 @@ next who comes (log). Words and vectors are searched in a file that each process
 tenant's log (replica), and that begins as a copy of another's where there is storage for it (segments).
 
 There are no secondary indexes: a global one lags behind its table, so nothing could be decided on it, and a local one
-binds all of a tenant's records to 10 GB. Index entries are items of the same transaction instead. Record partitions
-are not sharded either: the writers of a tenant take turns anyway, and without local indexes DynamoDB splits a large
-partition by itself. Expiry is a matter of filters and `sweep`, as on every store; the table's own time-to-live would
-take a memory away and leave its tags, citations and vectors behind.
+binds all of a tenant's records to 10 GB. Index entries are items of the same transaction instead. What is written all
+the time is spread over several partitions by a hash (keys): ids grow with time, so DynamoDB cannot split the end of
+one where all the writes are. Expiry is a matter of filters and `sweep`, as on every store; the table's own
+time-to-live would take a memory away and leave its tags, citations and vectors behind.
 Proof: tests/adapters/records, tests/property, tests/crash.
 """
 
@@ -40,7 +40,7 @@ from recollect.adapters.records.dynamodb.scan import scan_items
 from recollect.adapters.records.dynamodb.segments import SEAL_ROWS, Segments, outdated
 from recollect.adapters.records.dynamodb.snapshot import Snapshot
 from recollect.adapters.records.dynamodb.tenant_view import TenantView
-from recollect.adapters.records.dynamodb.transaction import transact
+from recollect.adapters.records.dynamodb.turns import transact
 from recollect.domain.record import RECORDS, Record
 from recollect.errors import InvalidSettings
 from recollect.ports.keys import KeyService
@@ -212,7 +212,8 @@ class DynamoStore:
             found = self._tenants.get(organization_id)
             if found is None:
                 modernize = partial(upkeep.modernize, self)
-                found = self._tenants[organization_id] = TenantLog(self.dynamo, organization_id, modernize)
+                found = TenantLog(self.dynamo, organization_id, self.dynamo.new_shards, modernize)
+                self._tenants[organization_id] = found
             return found
 
     def codec(self, record: type[Record]) -> Codec:

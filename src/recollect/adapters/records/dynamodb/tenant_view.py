@@ -38,10 +38,12 @@ from recollect.adapters.records.dynamodb.keys import (
     LONGEST_WORD,
     SEPARATOR,
     Key,
+    Keys,
     guarding,
     index_word,
     indexed_fields,
     is_gathered,
+    is_moment,
     shortened,
 )
 from recollect.adapters.records.dynamodb.log import LogHead, TenantLog
@@ -62,13 +64,16 @@ Path = tuple[str, str, str]
 
 
 class TenantView:
-    def __init__(self, tenant: TenantLog, codec: Callable[[type[Record]], Codec]) -> None:
+    def __init__(self, tenant: TenantLog, codec: Callable[[type[Record]], Codec], head: LogHead | None = None) -> None:
+        """From this head on, for who reads without settling what was read."""
         self._tenant = tenant
         self._codec = codec
-        self.head = tenant.start()
+        self.head = head or tenant.start()
         self._forget()
 
     def _forget(self) -> None:
+        """Also where things were: another incarnation may have them elsewhere."""
+        self.keys = self._tenant.keys_at(self.head)
         self._items: dict[Name, StoredRecord | None] = {}
         self._found: dict[Hashable, list[str]] = {}
         self._scans: dict[Hashable, RecordWalk] = {}
@@ -123,10 +128,10 @@ class TenantView:
 
     def alone(self, table: str, id: str) -> Record | None:
         """One record: with luck in one request, the head beside it."""
-        key, name = _key(self._tenant, (table, id)), (table, id)
-        head = self._tenant.keys.head
+        key, name = _key(self.keys, (table, id)), (table, id)
+        head = self.keys.head
         found = self._tenant.dynamo.get([head, key] if key else [head])
-        still = LogHead.of(found.get(head))
+        still = self._tenant.as_head(found.get(head))
         if still.is_at(self.head) and not still.under_way:
             read: dict[Name, StoredRecord | None] = {}
             item = found.get(key) if key else None
@@ -148,7 +153,7 @@ class TenantView:
             self._items.update(self._read(missing))
 
     def _read(self, names: Sequence[Name]) -> dict[Name, StoredRecord | None]:
-        keys = {name: key for name in names if (key := _key(self._tenant, name)) is not None}
+        keys = {name: key for name in names if (key := _key(self.keys, name)) is not None}
         read: dict[Name, StoredRecord | None] = dict.fromkeys(names)
         for pause in pauses():
             items = self._tenant.dynamo.get(keys.values())
@@ -162,7 +167,7 @@ class TenantView:
 
     def joined(self, pairs: Sequence[tuple[Name, Item]], into: dict[Name, StoredRecord | None]) -> list[Name]:
         """Items made records, parts and all; gives those that changed while their parts were read."""
-        keys = self._tenant.keys
+        keys = self.keys
         wanted = {name: items_of.part_keys(keys, name[0], item) for name, item in pairs if item.get("n")}
         parts = self._tenant.dynamo.get([key for some in wanted.values() for key in some]) if wanted else {}
         torn = [name for name, some in wanted.items() if any(key not in parts for key in some)]
@@ -255,7 +260,7 @@ class TenantView:
             if isinstance(one, Linked) and one.wanted and one.by == "id":
                 ids = self._linked(None, one)
                 return ids if len(ids) <= MOST_LINKED else None
-        moments = [field for field in fields if _is_moment(record, field)]
+        moments = [field for field in fields if is_moment(record, field)]
         for one in where:
             if isinstance(one, Compare) and one.field in moments and one.operator != "!=":
                 return self._in_range(table, one)
@@ -275,17 +280,21 @@ class TenantView:
         unknown = [path for path in paths if path not in self._found]
         self._get_holders([path for path in unknown if _is_gettable(*path[:2])])
         listed = [path for path in unknown if not _is_gettable(*path[:2])]
-        for path, ids in zip(listed, self._tenant.dynamo.at_once(self._listed, listed), strict=True):
-            self._found[path] = ids
+        spans = [(path, *span) for path in listed for span in self._spans(path)]
+        read = self._tenant.dynamo.at_once(self._listed, [(partition, word) for _, partition, word in spans])
+        self._found |= {path: [] for path in listed}
+        for (path, _, _), entries in zip(spans, read, strict=True):
+            self._found[path] += self._ids_of(path[0], entries)
 
-    def _listed(self, path: Path) -> list[str]:
+    def _spans(self, path: Path) -> Iterator[tuple[str, str]]:
+        """Where the entries of a value are, and how they begin."""
         table, field, value = path
-        partition = self._tenant.keys.index(table, field)
-        pages = (
-            self._tenant.dynamo.query(partition, "begins_with(s, :s)", {":s": word})
-            for word in self._words(table, field, [value])
-        )
-        return self._ids_of(table, [item for page in pages for item in page])
+        for word in self._words(table, field, [value]):
+            yield from ((partition, word) for partition in self.keys.indexes(table, field, word))
+
+    def _listed(self, span: tuple[str, str]) -> list[Item]:
+        partition, word = span
+        return self._tenant.dynamo.query(partition, "begins_with(s, :s)", {":s": word})
 
     def _get_holders(self, paths: Sequence[Path]) -> None:
         wanted = {path: self._holder_keys(*path) for path in paths}
@@ -303,11 +312,10 @@ class TenantView:
 
     def _holder_keys(self, table: str, field: str, value: str) -> list[Key]:
         """The items that say who has a value, in whichever form it is stored."""
-        keys, record = self._tenant.keys, RECORDS[table]
-        unique = guarding(record, field)
+        unique = guarding(RECORDS[table], field)
         if unique is not None:
-            return [keys.guard(table, unique, (value,))]
-        return [keys.gathering(table, field, form) for form in self._forms(table, field, value)]
+            return [self.keys.guard(table, unique, (value,))]
+        return [self.keys.gathering(table, field, form) for form in self._forms(table, field, value)]
 
     def _forms(self, table: str, field: str, value: str) -> list[object]:
         return self._codec(RECORDS[table]).forms(self._tenant.id, field, value)
@@ -330,12 +338,20 @@ class TenantView:
         wanted = set(words)
         path = (table, field, words[0], words[-1])
         if path not in self._found:
-            entries = self._entries_between(table, field, words[0], words[-1] + LAST)
-            self._found[path] = self._ids_of(table, (entry for entry in entries if _word(entry["s"]) in wanted))
+            spans: dict[str, list[str]] = {}
+            for word in words:
+                for partition in self.keys.indexes(table, field, word):
+                    spans.setdefault(partition, []).append(word)
+            read = self._tenant.dynamo.at_once(self._spanned, list(spans.items()))
+            entries = (entry for some in read for entry in some if _word(entry["s"]) in wanted)
+            self._found[path] = self._ids_of(table, entries)
         return self._found[path]
 
-    def _entries_between(self, table: str, field: str, low: str, high: str) -> list[Item]:
-        partition = self._tenant.keys.index(table, field)
+    def _spanned(self, span: tuple[str, list[str]]) -> list[Item]:
+        partition, words = span
+        return self._entries_between(partition, words[0], words[-1] + LAST)
+
+    def _entries_between(self, partition: str, low: str, high: str) -> list[Item]:
         condition = "s BETWEEN :a AND :b" if low else "s <= :b"
         return self._tenant.dynamo.query(partition, condition, {":b": high, **({":a": low} if low else {})})
 
@@ -349,7 +365,8 @@ class TenantView:
     def _in_span(self, table: str, field: str, low: str, high: str) -> list[str]:
         path = (table, field, low, high)
         if path not in self._found:
-            self._found[path] = self._ids_of(table, self._entries_between(table, field, low, high))
+            (partition,) = self.keys.indexes(table, field)  # those of a moment are in one place
+            self._found[path] = self._ids_of(table, self._entries_between(partition, low, high))
         return self._found[path]
 
     # -- all records of a type ---------------------------------------------------------------------------------------
@@ -419,8 +436,8 @@ class TenantView:
             span = (words[0] + start, words[0] + LAST) if start else (words[0], words[0] + LAST)
             if start and down:
                 span = words[0], words[0] + start
-            pages = self._tenant.dynamo.pages(
-                self._tenant.keys.index(table, field), "s BETWEEN :a AND :b", {":a": span[0], ":b": span[1]},
+            pages = self._tenant.dynamo.merged_pages(
+                self.keys.indexes(table, field, words[0]), "s BETWEEN :a AND :b", {":a": span[0], ":b": span[1]},
                 forward=not down, first=(query.limit or 0) + 1,
             )  # fmt: skip
             self._walks[path] = EntryWalk(pages, partial(self._ids_of, table))
@@ -429,7 +446,7 @@ class TenantView:
     def _scan(self, table: str, forward: bool, start: str | None, limit: int | None = None) -> RecordWalk:
         path = (table, forward, start)
         if path not in self._scans:
-            self._scans[path] = RecordWalk(self, self._tenant, table, forward, start, limit)
+            self._scans[path] = RecordWalk(self, self._tenant.dynamo, table, forward, start, limit)
         return self._scans[path]
 
     def _walk(self, record: type[R], scan: RecordWalk, *, down: bool = False) -> Iterator[R]:
@@ -441,11 +458,11 @@ class TenantView:
         yield from heapq.merge(raw, changed, key=lambda one: one.id, reverse=down)
 
 
-def _key(tenant: TenantLog, name: Name) -> Key | None:
+def _key(keys: Keys, name: Name) -> Key | None:
     """None for an id that nothing can have."""
     table, id = name
     try:
-        return tenant.keys.record(table, id) if id else None
+        return keys.record(table, id) if id else None
     except UnicodeEncodeError:
         return None
 
@@ -457,10 +474,6 @@ def values_of(given: Filter, field: str) -> Collection[str] | None:
     if isinstance(given, OneOf) and given.wanted and given.field == field and None not in given.values:
         return tuple(dict.fromkeys(given.values))
     return None
-
-
-def _is_moment(record: type[Record], field: str) -> bool:
-    return any(column.name == field and column.type == "moment" for column in record.columns())
 
 
 def _word(sort: str) -> str:

@@ -11,24 +11,24 @@ A touch leaves the head alone: it asks only that the records it counts on are as
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TypeVar
 
 from recollect.adapters.records.common.checks import check_filters
-from recollect.adapters.records.common.codec import Codec
 from recollect.adapters.records.common.record_tables import RecordTables
 from recollect.adapters.records.common.transaction import Transaction, referrers
 from recollect.adapters.records.dynamodb import codec as items_of
-from recollect.adapters.records.dynamodb.client import TransactionCancelled, TransactionContended, pauses
+from recollect.adapters.records.dynamodb.client import TransactionCancelled, TransactionContended
 from recollect.adapters.records.dynamodb.codec import Item, StoredRecord
 from recollect.adapters.records.dynamodb.facts import facts_of, group_of
-from recollect.adapters.records.dynamodb.keys import SEPARATOR, TENANTS, Key, indexed_fields
-from recollect.adapters.records.dynamodb.log import ENDING, MOST_BYTES, MOST_WRITES, Change, LogHead, TenantLog, size_of
+from recollect.adapters.records.dynamodb.keys import SEPARATOR, TENANTS, Key, Keys, indexed_fields
+from recollect.adapters.records.dynamodb.log import ENDING, MOST_BYTES, MOST_WRITES, Change, size_of
 from recollect.adapters.records.dynamodb.tenant_view import Path, TenantView, values_of
 from recollect.adapters.records.dynamodb.walks import Name
 from recollect.domain.record import RECORDS, Record, Unique, new_id
 from recollect.domain.tenancy import Organization
-from recollect.errors import Closed, InvalidInput, RecollectError, StoreBusy, Unavailable
+from recollect.errors import Closed, InvalidInput, Unavailable
 from recollect.ports.query import OneOf, Query
 from recollect.ports.records import Scope
 from recollect.ports.steps import Absent, Committed, Delete, DeleteWhere, Insert, Put, Require, Step, Touch, Update
@@ -39,29 +39,15 @@ ORGANIZATION = Organization.shape.table
 log = logging.getLogger("recollect.records")
 
 
-def transact(
-    tenant: TenantLog, codec: Callable[[type[Record]], Codec], scope: Scope, steps: Sequence[Step]
-) -> Committed:
-    with tenant.writing:
-        plan = TransactionPlan(tenant, codec)
-        for pause in pauses(60):
-            plan.begin(steps)
-            work = Transaction(plan, scope)
-            try:
-                work.apply(steps)
-            except RecollectError:
-                if plan.is_final():
-                    raise
-                continue
-            seq = plan.commit()
-            if seq is not None:
-                return Committed(seq, work.deleted)
-            pause()
-    raise StoreBusy("other writers of this organization were faster every time", remedy="try again later")
+class TooMuchTogether(Exception):
+    """What several want does not fit into one transaction; `share` is the part of it that would."""
+
+    def __init__(self, share: float) -> None:
+        self.share = share
 
 
 class TransactionPlan(TenantView, RecordTables):
-    """A view on which the steps leave what they do: the tables of one transaction."""
+    """A view on which the steps leave what they do: the tables of one transaction, or of several that go together."""
 
     def begin(self, steps: Sequence[Step]) -> None:
         self.seq = self.head.seq
@@ -70,6 +56,15 @@ class TransactionPlan(TenantView, RecordTables):
         self._holders: dict[Key, str | None] = {}
         self._counts: bytes | None = None
         self._prefetch(steps)
+
+    def apply(self, scope: Scope, steps: Sequence[Step]) -> Committed:
+        """What one caller wants, after what those before it want; if it is refused, nothing of it is left."""
+        before = self.seq, dict(self._new), dict(self._seqs), dict(self._holders)
+        try:
+            return Transaction(self, scope).apply(steps)
+        except Exception:
+            self.seq, self._new, self._seqs, self._holders = before
+            raise
 
     # -- the tables of the steps -------------------------------------------------------------------------------------
 
@@ -92,7 +87,7 @@ class TransactionPlan(TenantView, RecordTables):
         return self.passing(Query(record, (OneOf(field, tuple(ids)),), deleted="yes"))
 
     def is_taken(self, record: Record, key: Unique, values: tuple[object, ...]) -> bool:
-        guard = self._tenant.keys.guard(record.shape.table, key, values)
+        guard = self.keys.guard(record.shape.table, key, values)
         if guard not in self._holders:
             self._holders[guard] = self.holder(guard)
         return self._holders[guard] not in (None, record.id)
@@ -117,9 +112,9 @@ class TransactionPlan(TenantView, RecordTables):
         """Guards given back and guards taken, for the steps that come."""
         before = before or (self.record(record.shape.table, record.id) if record else None)
         if before is not None:
-            self._holders.update(dict.fromkeys(self._tenant.keys.unique(before)))
+            self._holders.update(dict.fromkeys(self.keys.unique(before)))
         if record is not None:
-            self._holders.update(self._tenant.keys.unique(record))
+            self._holders.update(self.keys.unique(record))
 
     def _prefetch(self, steps: Sequence[Step]) -> None:
         """All that the steps name, in a few requests rather than one by one."""
@@ -132,7 +127,7 @@ class TransactionPlan(TenantView, RecordTables):
                 refers = record.shape.references.items()
                 names += [(one.to, id) for field, one in refers if (id := record.refers(field)) is not None]
                 if record.organization_id == self._tenant.id:
-                    guards += self._tenant.keys.unique(record)
+                    guards += self.keys.unique(record)
             elif isinstance(step, Delete | Touch | Require):
                 names.append((step.record.shape.table, step.id))
         self.look_up(list(dict.fromkeys(_paths(steps))))
@@ -143,19 +138,30 @@ class TransactionPlan(TenantView, RecordTables):
 
     # -- committing --------------------------------------------------------------------------------------------------
 
+    def prepare(self, *, is_shared: bool) -> None:
+        """Make the writes, without sending any. Raises TooMuchTogether if they are of several and would be staged."""
+        self._token = new_id()
+        self._made = [] if self._is_end() else self._writes(self._token)
+        self._counts = self._counted()
+        size = sum(size_of((key, item)) for key, item, *_ in self._made)
+        self._is_large = len(self._made) > MOST_WRITES or size > MOST_BYTES
+        if self._is_large and is_shared:
+            raise TooMuchTogether(min(MOST_WRITES / len(self._made), MOST_BYTES / size))
+
     def commit(self) -> int | None:
         """The seq of the last change, 0 if there was none; None if the plan has to be made again."""
         if not self._new:
             return 0 if self.is_still() else None
-        if (ORGANIZATION, self._tenant.id) in self._seqs and self._new[(ORGANIZATION, self._tenant.id)] is None:
+        if self._is_end():
             return self._commit_end()
-        token = new_id()
-        writes = self._writes(token)
-        self._counts = self._counted()
-        size = sum(size_of((key, item)) for key, item, *_ in writes)
-        if len(writes) > MOST_WRITES or size > MOST_BYTES:
-            return self._commit_staged(writes, token)
-        return self._commit_at_once(writes, token)
+        if self._is_large:
+            return self._commit_staged(self._made, self._token)
+        return self._commit_at_once(self._made, self._token)
+
+    def _is_end(self) -> bool:
+        """Whether the tenant itself is deleted."""
+        name = (ORGANIZATION, self._tenant.id)
+        return name in self._seqs and self._new[name] is None
 
     def _commit_at_once(self, writes: list[_Write], token: str) -> int | None:
         dynamo = self._tenant.dynamo
@@ -169,7 +175,7 @@ class TransactionPlan(TenantView, RecordTables):
         except TransactionCancelled as failed:
             if self._seqs and 0 in failed.places and self._tenant.was_committed(self.seq, token):
                 return self._done()
-            touched = {self._tenant.keys.record(*name): name for name in self._new}
+            touched = {self.keys.record(*name): name for name in self._new}
             places = [place - len(head) for place in failed.places if place >= len(head)]
             self.refresh([touched[writes[place][0]] for place in places if writes[place][0] in touched])
             self.is_still()
@@ -187,12 +193,12 @@ class TransactionPlan(TenantView, RecordTables):
         tenant = self._tenant
         try:
             tenant.claim(self.head, token, len(writes))
-            tenant.stage(token, ((key, item) for key, item, *_ in writes))
+            tenant.stage(self.head, token, ((key, item) for key, item, *_ in writes))
             moved = tenant.moved(self.head, self.seq, self._counts, under_way=token, claim=token)
             tenant.dynamo.transact([moved], token)
         except (TransactionCancelled, TransactionContended):
             if not self._has_happened(token):
-                tenant.discard(token)
+                tenant.discard(self.head, token)
                 self.is_still()
                 return None
         except Unavailable:
@@ -219,7 +225,7 @@ class TransactionPlan(TenantView, RecordTables):
     def _has_happened(self, token: str) -> bool:
         """Whether a large transaction whose answer was lost is under way, or done."""
         key = self._tenant.keys.head
-        head = LogHead.of(self._tenant.dynamo.get([key]).get(key))
+        head = self._tenant.as_head(self._tenant.dynamo.get([key]).get(key))
         is_gone = token.startswith(ENDING) and head.incarnation != self.head.incarnation
         return head.under_way == token or is_gone or self._tenant.was_committed(self.seq, token)
 
@@ -234,7 +240,7 @@ class TransactionPlan(TenantView, RecordTables):
 
     def _done(self) -> int:
         if self._seqs:
-            known = LogHead(self.seq, self.head.incarnation, raw_counts=self._counts)
+            known = replace(self.head, seq=self.seq, raw_counts=self._counts)
             self._tenant.learn(known if self.head.incarnation else None)
         elif self._counts != self.head.raw_counts:
             self._tenant.learn(None)
@@ -270,20 +276,20 @@ class TransactionPlan(TenantView, RecordTables):
             old = self.stored(*name)
             writes += self._record_writes(name, old, record)
             if old is not None and old.record is not None:
-                before |= derived(self._tenant, old.record, old.hashes)
-                left += [(key, name[1]) for key in self._tenant.keys.gathered(old.record, old.hashes)]
+                before |= derived(self.keys, old.record, old.hashes)
+                left += [(key, name[1]) for key in self.keys.gathered(old.record, old.hashes)]
         for record in self._new.values():
             if record is not None:
                 hashes = self._hashes(record)
-                after |= derived(self._tenant, record, hashes)
-                joined += [(key, record.id) for key in self._tenant.keys.gathered(record, hashes)]
+                after |= derived(self.keys, record, hashes)
+                joined += [(key, record.id) for key in self.keys.gathered(record, hashes)]
         writes += [(key, None, None, {}) for key in before if key not in after]
         for key, made in after.items():
             if before.get(key) != made:
                 free = "attribute_not_exists(p)" if key not in before else None
                 writes.append((key, {"p": key[0], "s": key[1], **made}, free, {}))
         writes += self._gathered_writes(set(left), set(joined))
-        for item in items_of.log_items(self._tenant.keys, self._changes(), token):
+        for item in items_of.log_items(self.keys, self._changes(), token):
             writes.append(((item["p"], item["s"]), item, None, {}))
         return writes
 
@@ -306,7 +312,7 @@ class TransactionPlan(TenantView, RecordTables):
         ]
 
     def _record_writes(self, name: Name, old: StoredRecord | None, record: Record | None) -> list[_Write]:
-        keys, (table, id) = self._tenant.keys, name
+        keys, (table, id) = self.keys, name
         if record is None:
             made = items_of.RecordItems(items_of.gone_item(keys, table, id, self._seqs[name]))
         else:
@@ -329,9 +335,9 @@ class TransactionPlan(TenantView, RecordTables):
         return sorted(changed, key=lambda change: change[2])
 
 
-def derived(tenant: TenantLog, record: Record, hashes: Mapping[str, object]) -> dict[Key, Item]:
+def derived(keys: Keys, record: Record, hashes: Mapping[str, object]) -> dict[Key, Item]:
     """What is written beside a record for finding it, and for keeping its unique keys its own."""
-    keys, facts = tenant.keys, facts_of(record)
+    facts = facts_of(record)
     found: dict[Key, Item] = {
         key: {"d": record.id} if facts is None else {"d": record.id, "f": facts} for key in keys.entries(record, hashes)
     }

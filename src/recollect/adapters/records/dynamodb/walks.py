@@ -1,4 +1,4 @@
-"""Records and index entries of one partition in order of their keys, read as far as somebody asks."""
+"""Records of one type and index entries of one value in order of their keys, read as far as somebody asks."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from recollect.adapters.records.dynamodb import codec as items_of
+from recollect.adapters.records.dynamodb.client import DynamoClient
 from recollect.adapters.records.dynamodb.codec import Item, StoredRecord
 from recollect.adapters.records.dynamodb.keys import SEPARATOR
-from recollect.adapters.records.dynamodb.log import TenantLog
 
 if TYPE_CHECKING:
     from recollect.adapters.records.dynamodb.tenant_view import TenantView
@@ -20,7 +20,7 @@ class RecordWalk:
     """The records of one type as they come, page by page; what was read is kept for the next time."""
 
     def __init__(
-        self, view: TenantView, tenant: TenantLog, table: str, forward: bool, start: str | None, limit: int | None
+        self, view: TenantView, dynamo: DynamoClient, table: str, forward: bool, start: str | None, limit: int | None
     ) -> None:
         self._view = view
         self._table = table
@@ -28,10 +28,10 @@ class RecordWalk:
         self.has_shortened = False
         condition, values = "", {}
         if start is not None and len(start.encode()) < items_of.PART:
-            key = tenant.keys.record(table, start)[1]
+            key = view.keys.record(table, start)[1]
             condition, values = ("s >= :s" if forward else "s <= :s"), {":s": key}
-        self._pages: Iterator[list[Item]] = tenant.dynamo.pages(
-            tenant.keys.records(table), condition, values, forward=forward, first=limit and limit + 1
+        self._pages: Iterator[list[Item]] = dynamo.merged_pages(
+            view.keys.records(table), condition, values, forward=forward, first=limit and limit + 1
         )
 
     def __iter__(self) -> Iterator[StoredRecord]:
