@@ -1,6 +1,6 @@
 """What each operation asks of DynamoDB: requests and capacity units, as the emulator of the tests counts them.
 
-    python bench/dynamodb_costs.py [--memories 2500] [--embedder hash]
+    python bench/dynamodb_costs.py [--memories 2500] [--embedder hash] [--shards 4]
 
 Memories come in sessions of 50, of ten users and two authors. Nothing is timed. The table in docs/guides/dynamodb.md is
 the output.
@@ -12,13 +12,14 @@ import argparse
 import random
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import recollect
-from recollect.adapters.records.dynamodb.keys import SEPARATOR
+from recollect.adapters.records.dynamodb.keys import SEPARATOR, SHARDS
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
@@ -28,7 +29,7 @@ from dynamodb_server import dynamodb
 CHANCE = random.Random(1)
 WORDS = [f"w{n}" for n in range(3000)]
 Operation = Callable[[Any], object]
-REMEMBERS, THREADS = 1000, 8
+REMEMBERS, THREADS, AWAY_SECONDS = 1000, 16, 0.01
 
 
 def text(n: int) -> str:
@@ -36,9 +37,9 @@ def text(n: int) -> str:
 
 
 class Costs:
-    def __init__(self, memories: int, embedder: str, folder: Path) -> None:
+    def __init__(self, memories: int, embedder: str, shards: int, folder: Path) -> None:
         self.memories = memories
-        self._address = dynamodb().new_store()
+        self._address = f"{dynamodb().new_store()}&shards={shards}"
         self._given: dict[str, Any] = {"embedder": embedder}
         self._objects = str(folder)
 
@@ -107,9 +108,14 @@ def measure(costs: Costs) -> None:
 
 
 def spread(costs: Costs) -> None:
-    """How the writes of many `remember` at once fall on partition keys, each of which takes 1,000 units a second."""
+    """How the writes of many `remember` at once fall on partition keys, each of which takes 1,000 units a second.
+
+    Each request is made to wait as long as one to AWS would, so that writers meet as they do there.
+    """
     with costs.opened() as mem, ThreadPoolExecutor(THREADS) as pool:
         sessions = [mem.session.add(user=f"u{n}", title=f"spread {n}").id for n in range(10)]
+        events = mem._core.store.dynamo.client.meta.events
+        events.register("before-send.dynamodb", lambda **_: time.sleep(AWAY_SECONDS))
 
         def one(n: int) -> None:
             mem.remember(text(n), user=f"u{n % 10}", session=sessions[n % 10])
@@ -128,9 +134,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--memories", type=int, default=2500)
     parser.add_argument("--embedder", default="hash")
+    parser.add_argument("--shards", type=int, default=SHARDS)
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        measure(Costs(given.memories, given.embedder, Path(folder)))
+        measure(Costs(given.memories, given.embedder, given.shards, Path(folder)))
 
 
 if __name__ == "__main__":

@@ -1,12 +1,12 @@
 """What DynamoDB is asked for, in requests and capacity units: counted by the server, not timed.
 
-The same figures for 2,500 memories are in docs/guides/dynamodb.md; `python tests/dynamodb_meter.py` prints them.
+The same figures for 2,500 memories are in docs/guides/dynamodb.md; `python bench/dynamodb_costs.py` prints them.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -260,6 +260,45 @@ def test_no_partition_has_most_of_the_writes_of_a_remember(tmp_path: Path) -> No
         most = max(written, key=lambda one: one.total())
         assert most.total() >= 12
         assert max(most.values()) == 1
+
+
+MOST = {
+    "remember": (4, 6, 22),
+    "remember_many": (24, 330, 1050),
+    "list": (2 + SHARDS, 2 + 2 * SHARDS, 0),
+    "show": (20, 24, 0),
+    "erase": (42, 46, 30),
+}
+"""Requests, read units and write units that an operation takes, however large the organization is."""
+
+
+def test_what_an_operation_asks_for_does_not_grow_with_the_organization() -> None:
+    with recollect.open(dynamodb().new_store(), embedder="hash") as mem:
+        store: Any = mem._core.store
+        meter, costs = Meter(store), []
+        for size in (100, 500):
+            mem.remember_many([f"note {n} of {size} on the anchor" for n in range(size)])
+            costs.append({name: measured(mem, meter, name, size) for name in MOST})
+    for name, most in MOST.items():
+        for cost in (one[name] for one in costs):
+            assert all(spent <= allowed for spent, allowed in zip(cost, most, strict=True)), (name, cost)
+        assert all(later <= 1.1 * before for before, later in zip(costs[0][name], costs[1][name], strict=True)), name
+
+
+def measured(mem: Any, meter: Meter, name: str, size: int) -> tuple[float, float, float]:
+    """Requests and units of one operation that was done once before."""
+    operations: dict[str, Callable[[int], object]] = {
+        "remember": lambda turn: mem.remember(f"a lantern {size} {turn}"),
+        "remember_many": lambda turn: mem.remember_many([f"lamp {n} of {size} {turn}" for n in range(50)]),
+        "list": lambda turn: mem.list(limit=10),
+        "show": lambda turn: mem.show(mem.list(limit=1).memories[0].id),
+        "erase": lambda turn: mem.erase(mem.list(limit=1).memories[0].id),
+    }
+    operations[name](0)
+    mem._core.journal.flush()
+    with meter.cost() as cost:
+        operations[name](1)
+    return cost.requests, cost.read_units, cost.write_units
 
 
 # -- searching -------------------------------------------------------------------------------------------------------
