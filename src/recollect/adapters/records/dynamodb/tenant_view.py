@@ -152,6 +152,17 @@ class TenantView:
         if missing:
             self._items.update(self._read(missing))
 
+    def fetch_together(self, names: Iterable[Name], holders: Iterable[Key]) -> None:
+        """Read these records and who is named by these guards and entries; what is torn is left to `fetch`."""
+        known = self._items
+        missing = {name: key for name in names if name not in known and (key := _key(self.keys, name)) is not None}
+        unread = [key for key in holders if key not in self._sharing]
+        items = self._tenant.dynamo.get([*missing.values(), *unread])
+        self._sharing |= {key: items[key]["d"] if key in items else "" for key in unread}
+        read: dict[Name, StoredRecord | None] = dict.fromkeys(missing)
+        torn = self.joined([(name, items[key]) for name, key in missing.items() if key in items], read)
+        self._items |= {name: found for name, found in read.items() if name not in torn}
+
     def _read(self, names: Sequence[Name]) -> dict[Name, StoredRecord | None]:
         keys = {name: key for name in names if (key := _key(self.keys, name)) is not None}
         read: dict[Name, StoredRecord | None] = dict.fromkeys(names)
@@ -181,8 +192,7 @@ class TenantView:
 
     def holder(self, guard: Key) -> str | None:
         """Whose a unique value is."""
-        item = self._tenant.dynamo.get([guard]).get(guard)
-        return item["d"] if item else None
+        return next(iter(self.holders_of([guard])[guard]), None)
 
     # -- queries -----------------------------------------------------------------------------------------------------
 
@@ -278,7 +288,7 @@ class TenantView:
     def look_up(self, paths: Sequence[Path]) -> None:
         """Who has these (table, field, value): those with a key of their own by the hundred, others side by side."""
         unknown = [path for path in paths if path not in self._found]
-        self._get_holders([path for path in unknown if _is_gettable(*path[:2])])
+        self._get_holders(unknown)
         listed = [path for path in unknown if not _is_gettable(*path[:2])]
         spans = [(path, *span) for path in listed for span in self._spans(path)]
         read = self._tenant.dynamo.at_once(self._listed, [(partition, word) for _, partition, word in spans])
@@ -296,8 +306,12 @@ class TenantView:
         partition, word = span
         return self._tenant.dynamo.query(partition, "begins_with(s, :s)", {":s": word})
 
+    def holder_keys(self, paths: Iterable[Path]) -> list[Key]:
+        """The items that say who has these values, of those that are read by their keys."""
+        return [key for path in paths if _is_gettable(*path[:2]) for key in self._holder_keys(*path)]
+
     def _get_holders(self, paths: Sequence[Path]) -> None:
-        wanted = {path: self._holder_keys(*path) for path in paths}
+        wanted = {path: self._holder_keys(*path) for path in paths if _is_gettable(*path[:2])}
         held = self.holders_of({key for keys in wanted.values() for key in keys})
         for path, keys in wanted.items():
             self._found[path] = [id for key in keys for id in sorted(held[key])]

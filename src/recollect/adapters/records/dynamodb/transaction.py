@@ -117,7 +117,7 @@ class TransactionPlan(TenantView, RecordTables):
             self._holders.update(self.keys.unique(record))
 
     def _prefetch(self, steps: Sequence[Step]) -> None:
-        """All that the steps name, in a few requests rather than one by one."""
+        """All that the steps name, in one request where it can be: who writes next waits for it."""
         names: list[Name] = []
         guards: list[Key] = []
         for step in steps:
@@ -130,11 +130,11 @@ class TransactionPlan(TenantView, RecordTables):
                     guards += self.keys.unique(record)
             elif isinstance(step, Delete | Touch | Require):
                 names.append((step.record.shape.table, step.id))
-        self.look_up(list(dict.fromkeys(_paths(steps))))
+        paths = list(dict.fromkeys(_paths(steps)))
+        self.fetch_together(names, [*guards, *self.holder_keys(paths)])
+        self.look_up(paths)
         self.fetch(names)
-        if guards:
-            held = self._tenant.dynamo.get(guards)
-            self._holders.update({guard: held.get(guard, {}).get("d") for guard in guards})
+        self._holders.update({guard: self.holder(guard) for guard in guards})
 
     # -- committing --------------------------------------------------------------------------------------------------
 
