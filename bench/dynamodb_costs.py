@@ -23,7 +23,7 @@ from recollect.adapters.records.dynamodb.keys import SEPARATOR, SHARDS
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
-from dynamodb_meter import Meter
+from dynamodb_meter import Cost, Meter
 from dynamodb_server import dynamodb
 
 CHANCE = random.Random(1)
@@ -105,6 +105,7 @@ def measure(costs: Costs) -> None:
     costs.show("`erase` of a memory", lambda mem: mem.erase(mem.list(limit=1).memories[0].id), warm=False, objects=True)
     costs.show("`verify`", lambda mem: mem.verify(), warm=False)
     spread(costs)
+    spread_of_reads(costs, question)
 
 
 def spread(costs: Costs) -> None:
@@ -123,11 +124,30 @@ def spread(costs: Costs) -> None:
         with Meter(mem._core.store).cost() as cost:
             list(pool.map(one, range(REMEMBERS)))
             mem._core.journal.flush()
+    show_spread(cost)
+
+
+def show_spread(cost: Cost) -> None:
     print(f"\n{REMEMBERS} `remember` from {THREADS} threads: {cost.write_units:,.0f} units,", dict(cost.by_operation))
     print("| partition key | write units per `remember` | `remember` per second at 1,000 units |\n| --- | --- | --- |")
     for name, units in cost.written.most_common(12):
         each = units / REMEMBERS
-        print(f"| {' '.join(name.split(SEPARATOR)[1:]) or name} | {each:.2f} | {1000 / each:,.0f} |")
+        print(f"| {named(name)} | {each:.2f} | {1000 / each:,.0f} |")
+
+
+def named(partition: str) -> str:
+    return " ".join(partition.split(SEPARATOR)[1:])
+
+
+def spread_of_reads(costs: Costs, question: str) -> None:
+    """The same for a recall: a partition key takes 3,000 read units a second."""
+    with costs.opened() as mem:
+        mem.recall(question)
+        with Meter(mem._core.store).cost() as cost:
+            mem.recall(question)
+    print("\n| partition key | items read in a `recall` | `recall` per second at 3,000 units |\n| --- | --- | --- |")
+    for name, count in cost.got.most_common(6):
+        print(f"| {named(name)} | {count} | {3000 / count:,.0f} |")
 
 
 def main() -> None:

@@ -24,7 +24,13 @@ class Cost:
     written: Counter[str] = field(default_factory=Counter)
     """Write units by partition key, reckoned from the sizes of what is sent: the server says only the sum."""
 
+    got: Counter[str] = field(default_factory=Counter)
+    """How many items were asked for by their keys, by partition key: a unit each, if they are small."""
+
     def send(self, operation: str, params: dict[str, Any]) -> None:
+        if operation == "BatchGetItem":
+            for asked in params["RequestItems"].values():
+                self.got.update(key["p"]["S"] for key in asked["Keys"])
         if operation == "TransactWriteItems":
             for write in params["TransactItems"]:
                 ((kind, given),) = write.items()

@@ -83,6 +83,18 @@ def test_no_partition_key_has_more_than_its_share_of_what_remembering_writes(ope
         assert max(shares) < together[0] == 2 * 60
 
 
+def test_what_many_read_is_read_from_every_shard(opened: Opening) -> None:
+    """A partition key takes three thousand read units a second, and a recall reads each candidate by its key."""
+    store = opened()
+    acme = found(store, "acme")
+    ids = fill(store, acme, 60)
+    with Meter(store).cost() as cost:
+        assert len(store.find(acme, Query(Memory, (OneOf("id", tuple(ids)),))).records) == 60
+    shares = [count for partition, count in cost.got.items() if partition.endswith("\x1fmemory")]
+    assert (len(shares), sum(shares)) == (SHARDS, 60)
+    assert max(shares) <= 30
+
+
 def test_what_is_spread_is_listed_in_order_and_found(opened: Opening) -> None:
     store = opened()
     acme = found(store, "acme")
