@@ -29,7 +29,8 @@ from recollect.adapters.records.common.in_python_queries import (
 from recollect.adapters.records.dynamodb.client import pauses
 from recollect.adapters.records.dynamodb.codec import Item, field_of, opened, packed, unpacked
 from recollect.adapters.records.dynamodb.log import LogHead, TenantLog
-from recollect.adapters.records.dynamodb.tenant_view import TenantView, values_of
+from recollect.adapters.records.dynamodb.lookups import values_of
+from recollect.adapters.records.dynamodb.tenant_view import TenantView
 from recollect.adapters.records.dynamodb.walks import Name
 from recollect.domain.record import RECORDS, Record
 from recollect.errors import Closed, DamagedData, InvalidInput, StoreBusy

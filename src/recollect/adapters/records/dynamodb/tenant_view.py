@@ -42,11 +42,11 @@ from recollect.adapters.records.dynamodb.keys import (
     guarding,
     index_word,
     indexed_fields,
-    is_gathered,
     is_moment,
     shortened,
 )
 from recollect.adapters.records.dynamodb.log import LogHead, TenantLog
+from recollect.adapters.records.dynamodb.lookups import is_gettable, single_values, values_of
 from recollect.adapters.records.dynamodb.walks import EntryWalk, Name, RecordWalk
 from recollect.domain.record import RECORDS, Record
 from recollect.errors import DamagedData, RecollectError, StoreBusy
@@ -280,7 +280,7 @@ class TenantView:
 
     def _looked_up(self, table: str, field: str, values: Collection[str]) -> list[str]:
         unknown = [(table, field, value) for value in values if (table, field, value) not in self._found]
-        if len(unknown) > MOST_LOOKUPS and not _is_gettable(table, field):
+        if len(unknown) > MOST_LOOKUPS and not is_gettable(table, field):
             return self._looked_up_together(table, field, values)
         self.look_up(unknown)
         return [id for value in values for id in self._found[(table, field, value)]]
@@ -289,7 +289,7 @@ class TenantView:
         """Who has these (table, field, value): those with a key of their own by the hundred, others side by side."""
         unknown = [path for path in paths if path not in self._found]
         self._get_holders(unknown)
-        listed = [path for path in unknown if not _is_gettable(*path[:2])]
+        listed = [path for path in unknown if not is_gettable(*path[:2])]
         spans = [(path, *span) for path in listed for span in self._spans(path)]
         read = self._tenant.dynamo.at_once(self._listed, [(partition, word) for _, partition, word in spans])
         self._found |= {path: [] for path in listed}
@@ -308,10 +308,10 @@ class TenantView:
 
     def holder_keys(self, paths: Iterable[Path]) -> list[Key]:
         """The items that say who has these values, of those that are read by their keys."""
-        return [key for path in paths if _is_gettable(*path[:2]) for key in self._holder_keys(*path)]
+        return [key for path in paths if is_gettable(*path[:2]) for key in self._holder_keys(*path)]
 
     def _get_holders(self, paths: Sequence[Path]) -> None:
-        wanted = {path: self._holder_keys(*path) for path in paths if _is_gettable(*path[:2])}
+        wanted = {path: self._holder_keys(*path) for path in paths if is_gettable(*path[:2])}
         held = self.holders_of({key for keys in wanted.values() for key in keys})
         for path, keys in wanted.items():
             self._found[path] = [id for key in keys for id in sorted(held[key])]
@@ -436,14 +436,14 @@ class TenantView:
 
     def _walk_of_entries(self, query: Query[R], down: bool, start: str | None) -> EntryWalk | None:
         """Along the entries of the one value that a filter names; None if none does."""
-        table, named = query.record.shape.table, _single_values(query)
+        table, named = query.record.shape.table, single_values(query)
         if not named or any(values_of(one, "id") is not None for one in query.where):
             return None
         if start and shortened(start, LONGEST_WORD) != start:
             return None
         field, value = named[0]
         words = self._words(table, field, [value])
-        if _is_gettable(table, field) or len(words) != 1 or (table, field, value) in self._found:
+        if is_gettable(table, field) or len(words) != 1 or (table, field, value) in self._found:
             return None
         path = (table, field, value, down, start)
         if path not in self._walks:
@@ -481,29 +481,8 @@ def _key(keys: Keys, name: Name) -> Key | None:
         return None
 
 
-def values_of(given: Filter, field: str) -> Collection[str] | None:
-    """The values that a filter leaves to a field, if it names them."""
-    if isinstance(given, Compare) and given.field == field and given.operator == "=" and given.key is None:
-        return () if given.value is None else (given.value,)
-    if isinstance(given, OneOf) and given.wanted and given.field == field and None not in given.values:
-        return tuple(dict.fromkeys(given.values))
-    return None
-
-
 def _word(sort: str) -> str:
     return sort.rpartition(SEPARATOR)[0] + SEPARATOR
-
-
-def _is_gettable(table: str, field: str) -> bool:
-    """Whether who has a value is said by items that are read by their keys."""
-    return guarding(RECORDS[table], field) is not None or is_gathered(RECORDS[table], field)
-
-
-def _single_values(query: Query[Record]) -> list[tuple[str, str]]:
-    """Indexed fields of which the filters leave one value."""
-    record: type[Record] = query.record
-    named = ((field, values_of(one, field)) for field in indexed_fields(record) for one in query.where)
-    return [(field, next(iter(values))) for field, values in named if values is not None and len(values) == 1]
 
 
 def verdict_on(known: Known, query: Query[Record]) -> bool | None:

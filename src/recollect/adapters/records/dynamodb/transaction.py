@@ -24,7 +24,8 @@ from recollect.adapters.records.dynamodb.codec import Item, StoredRecord
 from recollect.adapters.records.dynamodb.facts import facts_of, group_of
 from recollect.adapters.records.dynamodb.keys import SEPARATOR, TENANTS, Key, Keys, indexed_fields
 from recollect.adapters.records.dynamodb.log import ENDING, MOST_BYTES, MOST_WRITES, Change, size_of
-from recollect.adapters.records.dynamodb.tenant_view import Path, TenantView, values_of
+from recollect.adapters.records.dynamodb.lookups import values_of
+from recollect.adapters.records.dynamodb.tenant_view import Path, TenantView
 from recollect.adapters.records.dynamodb.walks import Name
 from recollect.domain.record import RECORDS, Record, Unique, new_id
 from recollect.domain.tenancy import Organization
