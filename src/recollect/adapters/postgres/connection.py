@@ -28,6 +28,7 @@ from psycopg import sql
 from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
 from recollect.adapters.postgres.errors import SAID_BY_A_POOLER, recollect_error
+from recollect.adapters.postgres.flight import together
 from recollect.adapters.postgres.pooler import (
     AMONG_OTHERS,
     FOR_THE_SESSION,
@@ -321,7 +322,7 @@ class Database:
         pool = self._open_pool()
         connection = pool.getconn()
         try:
-            with nullcontext() if is_bulk else connection.pipeline() as flight:
+            with nullcontext() if is_bulk else together(connection) as flight:
                 try:
                     # What has no values is written out for one tenant, and not worth preparing.
                     yield (
