@@ -12,7 +12,7 @@ from typing import Any
 
 import psycopg
 
-from recollect.adapters.postgres.connection import ON_ONE_SERVER, Database
+from recollect.adapters.postgres.connection import Database, is_for_one_server
 from recollect.adapters.records.postgres.schema import BY_MONTH
 from recollect.domain.record import RECORDS
 
@@ -116,7 +116,7 @@ class Watched(psycopg.Cursor[Any]):
     count = 0
 
     def execute(self, query: Any, *given: Any, **named: Any) -> Any:
-        if query in ON_ONE_SERVER:
+        if is_for_one_server(str(query)):
             self.connection.__dict__["role"] = given[0][0]
         else:
             self._watch(query)

@@ -16,11 +16,13 @@ from recollect.adapters.records.postgres.store import PostgresStore
 from recollect.adapters.vectors.hnsw_segments import (
     EVERYTHING,
     TAIL_ROWS,
+    TAIL_ROWS_LEFT,
     Segment,
     due,
     index_name,
     parts_of,
     read_name,
+    rows_of,
     segments_of,
     space_digest,
     superseded,
@@ -43,8 +45,8 @@ def test_the_name_of_an_index_says_what_it_covers() -> None:
     assert read_name("embedding_3_pkey") is None
 
 
-def listed(*segments: Segment, tables: int = 2, is_valid: bool = True) -> list[tuple[str, bool]]:
-    return [(index_name(f"embedding_{n}", SPACE, one), is_valid) for one in segments for n in range(tables)]
+def listed(*segments: Segment, tables: int = 2, is_valid: bool = True) -> list[tuple[str, bool, float]]:
+    return [(index_name(f"embedding_{n}", SPACE, one), is_valid, 100.0) for one in segments for n in range(tables)]
 
 
 def test_only_what_every_table_has_finished_counts_and_nothing_twice() -> None:
@@ -54,8 +56,9 @@ def test_only_what_every_table_has_finished_counts_and_nothing_twice() -> None:
     assert segments_of([*listed(one), *listed(two, tables=1)], tables) == {SPACE: [one]}
     assert segments_of([*listed(one), *listed(two, is_valid=False)], tables) == {SPACE: [one]}
     assert segments_of(listed(one, two, both), tables) == {SPACE: [both]}
-    assert superseded(listed(one, two, both), SPACE, both) == [name for name, _ in listed(one, two)]
-    former = [(f"embedding_{n}_hnsw_{SPACE}", True) for n in range(2)]
+    assert superseded(listed(one, two, both), SPACE, both) == [name for name, *_ in listed(one, two)]
+    assert rows_of([*listed(one, two), *listed(both, tables=1)], SPACE) == {one: 200, two: 200, both: 100}
+    former = [(f"embedding_{n}_hnsw_{SPACE}", True, -1.0) for n in range(2)]
     assert segments_of([*former, *listed(one)], tables) == {SPACE: [EVERYTHING]}
 
 
@@ -78,6 +81,9 @@ def test_an_index_takes_in_those_that_are_not_several_times_as_large() -> None:
     assert due({large: 90_000, small: 2_000}, 0, 60, 10_000, thorough=True) == Segment(0, 60)
     assert due({large: 900_000, small: 2_000}, 0, 60, 10_000, thorough=True) is None
     assert due({EVERYTHING: 900_000}, 0, 60, 10_000, thorough=True) is None
+    assert due({large: 90_000}, TAIL_ROWS_LEFT, 60, 10_000, thorough=True) == Segment(0, 60)
+    assert due({large: 90_000}, TAIL_ROWS_LEFT - 1, 60, 10_000, thorough=True) is None
+    assert due({large: 900_000}, TAIL_ROWS - 1, 60, 10_000, thorough=True) is None
 
 
 @pytest.fixture
@@ -141,6 +147,41 @@ def test_what_is_newer_than_the_index_is_found_and_no_writer_adds_to_it(store: P
     assert len(data.indexes()) == 8
     assert data.indexes().keys().isdisjoint(made)
     assert data.found_by(index) >= 0.98
+
+
+def test_between_two_counts_of_everything_only_what_is_new_is_counted(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data, index = Vectors(store), PgVectorStore(store, exact_rows=20, index_rows=300, background=True)
+    counts: list[bool] = []
+    make_due = index._make_due
+
+    def counted(*, thorough: bool) -> None:
+        counts.append(thorough)
+        make_due(thorough=thorough)
+
+    monkeypatch.setattr(index, "_make_due", counted)
+    monkeypatch.setattr("recollect.adapters.vectors.pgvector.TAIL_ROWS", 60)
+    monkeypatch.setattr("recollect.adapters.vectors.hnsw_segments.TAIL_ROWS", 60)
+
+    def added(many: int) -> set[str]:
+        index.hint(data.add(many))
+        assert index._builder is not None
+        index._builder.join(60)
+        return set(data.indexes())
+
+    first = added(800)
+    assert len(first) == 8
+    assert added(40) == first  # too few to be worth one
+    second = added(40)
+    assert counts == [False]
+    assert len(second) == 16
+    assert second > first
+    assert added(60) > first  # which took the small one in
+    assert len(data.indexes()) == 16
+    assert data.found_by(index) >= 0.98
+    assert counts == [False]
+    index.close()
 
 
 def test_what_is_left_of_a_build_that_was_cut_off_is_made_anew(store: PostgresStore) -> None:

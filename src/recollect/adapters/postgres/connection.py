@@ -18,7 +18,7 @@ import itertools
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any, NamedTuple, TypeVar
 from weakref import WeakValueDictionary
@@ -66,8 +66,6 @@ _TAKE_TURN = (
 )
 _ENTER_TO_WRITE = _ENTER + _TAKE_TURN
 _ENTER_POOLED, _ENTER_POOLED_TO_WRITE = _ENTER + AMONG_OTHERS, _ENTER + AMONG_OTHERS + _TAKE_TURN
-# What a cluster is never asked.
-ON_ONE_SERVER = frozenset({_ENTER, _ENTER_TO_WRITE, _ENTER_POOLED, _ENTER_POOLED_TO_WRITE})
 _TRANSIENT = {"40001", "40P01"}
 _LOST = {SAID_BY_A_POOLER, "57P01", "57P02", "57P03", "08000", "08003", "08006", "08001", "08004"}
 
@@ -83,12 +81,14 @@ class ReadStatement(NamedTuple):
 class NearStatement(NamedTuple):
     """A search by meaning as one statement, whose answer begins with ids and distances; `settings` come before it."""
 
-    settings: str
+    settings: Mapping[str, str]
     statement: str
     values: Sequence[object]
     limit: int
     read: Callable[[list[Row]], list[VectorHit] | None]
     """None where the answer does not tell."""
+    is_alike: bool = False
+    """Whether its values do not matter to its plan: then one does for all."""
 
 
 class Database:
@@ -195,10 +195,12 @@ class Database:
 
         return self._persistently(once)
 
-    def ask(self, tenant: str, *questions: ReadStatement, role: str = APP) -> list[list[Row]]:
-        """The answers to questions, in one round trip."""
+    def ask(
+        self, tenant: str, *questions: ReadStatement, role: str = APP, settings: Mapping[str, str] | None = None
+    ) -> list[list[Row]]:
+        """The answers to questions, in one round trip. `settings` hold for them alone; a cluster takes none."""
         line = self.upkeep if role == UPKEEP else self
-        begin = [ReadStatement(_ENTER_POOLED if line.is_pooled else _ENTER, (role, tenant))]
+        begin = [_entering(role, tenant, settings or {}, is_pooled=line.is_pooled)]
         if self.is_distributed:
             begin = [ReadStatement(statement) for statement in line._begin_reading(tenant, role)]
 
@@ -447,6 +449,16 @@ def _leave(connection: Connection) -> None:
         connection.execute(f"ROLLBACK /* {next(_ROLLBACKS)} */")
     except psycopg.Error:
         connection.close()
+
+
+def _entering(role: str, tenant: str, settings: Mapping[str, str], *, is_pooled: bool) -> ReadStatement:
+    told = "".join(f", set_config('{name}', %s, true)" for name in settings)
+    return ReadStatement((_ENTER_POOLED if is_pooled else _ENTER) + told, (role, tenant, *settings.values()))
+
+
+def is_for_one_server(statement: str) -> bool:
+    """Whether a cluster is never to be asked this."""
+    return statement.startswith(_ENTER)
 
 
 def _as_role(role: str) -> str:

@@ -93,9 +93,9 @@ class Halfvecs:
             broad.set(row_filter.key, True)
         rows, parts = limit, divided()
         while True:
-            statement = self.walk_statement(row_filter.condition, len(query), parts)
-            values = self.walk_values(row_filter, query, rows, parts)
-            walked = server.walk(walk_settings(rows), statement, values)
+            statement = self.walk_statement(row_filter.condition, len(query), rows, parts)
+            values = self.walk_values(row_filter, query, parts)
+            walked = server.walk(_told(walk_settings(rows)), statement, values)
             short, found = _short(walked, rows, parts), _each_once(walked)
             if not short and len(found) < limit and rows <= MOST_WALKED:
                 rows *= 4  # several of the nearest have one key: more are needed
@@ -108,30 +108,36 @@ class Halfvecs:
                 found += scored(server.ask(*self.exact(one, query, limit, EVERY)), EVERY) or []
             return _each_once(sorted(found, key=_by_distance))[:limit]
 
-    def walk_statement(self, condition: str, dimensions: int, parts: Sequence[str] = ("",)) -> str:
-        """Gives (key, minus the similarity, number of the part), best first; a part may give up too early."""
+    def walk_statement(self, condition: str, dimensions: int, limit: int, parts: Sequence[str] = ("",)) -> str:
+        """Gives (key, minus the similarity, number of the part), best first; a part may give up too early.
+
+        The limit is written out: a plan that is made once would else be one for a tenth of the table.
+        """
         distance = f"(_halfvec::halfvec({dimensions})) <#> %s::halfvec({dimensions})"
         walks = [
             f"SELECT {self.key}, {distance} AS distance, {number} AS part FROM {self.table} "
-            f"WHERE {condition}{part and f' AND {part}'} ORDER BY {distance} LIMIT %s"
+            f"WHERE {condition}{part and f' AND {part}'} ORDER BY {distance} LIMIT {limit}"
             for number, part in enumerate(parts)
         ]
         if len(walks) == 1:
             return walks[0]
         return " UNION ALL ".join(f"({walk})" for walk in walks) + f" ORDER BY distance, {self.key}"
 
-    def walk_values(
-        self, row_filter: RowFilter, query: Vector, limit: int, parts: Sequence[str] = ("",)
-    ) -> list[object]:
+    def walk_values(self, row_filter: RowFilter, query: Vector, parts: Sequence[str] = ("",)) -> list[object]:
         vector = _half(query)
-        return [value for _ in parts for value in (vector, *row_filter.values, vector, limit)]
+        return [value for _ in parts for value in (vector, *row_filter.values, vector)]
 
 
-def walk_settings(limit: int) -> str:
+def walk_settings(limit: int) -> dict[str, str]:
     """For one transaction: go on until enough pass, nearest first, looking at several times as many as are wanted."""
-    effort = min(max(2 * limit, LEAST_EFFORT), 1000)
-    in_order = "set_config('hnsw.iterative_scan', 'strict_order', true)"
-    return f"SELECT {in_order}, set_config('hnsw.ef_search', '{effort}', true)"
+    return {
+        "hnsw.iterative_scan": "strict_order",
+        "hnsw.ef_search": str(min(max(2 * limit, LEAST_EFFORT), 1000)),
+    }
+
+
+def _told(settings: Mapping[str, str]) -> str:
+    return "SELECT " + ", ".join(f"set_config('{name}', '{value}', true)" for name, value in settings.items())
 
 
 def walked_enough(walked: Sequence[Row], limit: int, parts: Sequence[str]) -> list[Neighbour] | None:

@@ -15,13 +15,14 @@ from typing import NamedTuple
 
 from recollect.adapters.postgres.connection import Row
 
-TAIL_ROWS = 2_000  # outside of any index; scored one by one in about a millisecond
+TAIL_ROWS = 1_000  # outside of any index; scored one by one in about a millisecond
+TAIL_ROWS_LEFT = 50  # of those, when somebody asks for upkeep
 TIMES_AS_LARGE = 4
 ONE_INDEX_ROWS = 100_000  # up to as many are worth one index when somebody asks for upkeep
 _NAME = re.compile(r"^(?P<table>.+)_hnsw_(?P<space>[0-9a-f]{12})(?:_(?P<after>[0-9a-f]+)_(?P<upto>[0-9a-f]+))?$")
 LISTED = (
-    "SELECT c.relname, i.indisvalid FROM pg_class c JOIN pg_index i ON i.indexrelid = c.oid WHERE c.relkind = 'i' "
-    "AND c.relname LIKE 'embedding%\\_hnsw\\_%' AND pg_table_is_visible(c.oid) ORDER BY 1"
+    "SELECT c.relname, i.indisvalid, c.reltuples FROM pg_class c JOIN pg_index i ON i.indexrelid = c.oid "
+    "WHERE c.relkind = 'i' AND c.relname LIKE 'embedding%\\_hnsw\\_%' AND pg_table_is_visible(c.oid) ORDER BY 1"
 ).replace("%", "%%")
 
 
@@ -70,7 +71,7 @@ def segments_of(listed: Iterable[Row], tables: Collection[str]) -> dict[str, lis
     made of, and are about to be dropped.
     """
     made: dict[tuple[str, Segment], set[str]] = {}
-    for name, is_valid in listed:
+    for name, is_valid, *_ in listed:
         known = read_name(name)
         if known is not None and is_valid:
             made.setdefault((known.space, known.segment), set()).add(known.table)
@@ -80,6 +81,16 @@ def segments_of(listed: Iterable[Row], tables: Collection[str]) -> dict[str, lis
         if not any(_overlap(segment, one) for one in others):
             others.append(segment)
     return {space: sorted(segments) for space, segments in found.items()}
+
+
+def rows_of(listed: Iterable[Row], space: str) -> dict[Segment, int]:
+    """About how many rows the indexes of each segment of a space held when they were made."""
+    held: dict[Segment, int] = {}
+    for name, _, rows in listed:
+        known = read_name(name)
+        if known is not None and known.space == space:
+            held[known.segment] = held.get(known.segment, 0) + max(0, int(rows))
+    return held
 
 
 def _longest_first(key: tuple[str, Segment]) -> tuple[str, float]:
@@ -119,7 +130,7 @@ def due(
     if ordered[0].upto is None:
         return None
     total = tail + sum(segments.values())
-    is_grown = tail >= min(TAIL_ROWS, first_rows)
+    is_grown = tail >= min(TAIL_ROWS_LEFT if thorough and total <= ONE_INDEX_ROWS else TAIL_ROWS, first_rows)
     if thorough and total <= ONE_INDEX_ROWS and (is_grown or len(ordered) > 1):
         return Segment(0, last_seq)
     if not is_grown:
@@ -134,5 +145,5 @@ def due(
 
 def superseded(listed: Iterable[Row], space: str, made: Segment) -> list[str]:
     """The indexes of a space that a new one has taken in."""
-    known = [one for name, _ in listed if (one := read_name(name)) is not None and one.space == space]
+    known = [one for name, *_ in listed if (one := read_name(name)) is not None and one.space == space]
     return [one.name for one in known if one.segment != made and _overlap(one.segment, made)]

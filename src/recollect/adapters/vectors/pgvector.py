@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
@@ -40,10 +41,12 @@ from recollect.adapters.vectors.halfvec_sql import (
 )
 from recollect.adapters.vectors.hnsw_segments import (
     LISTED,
+    TAIL_ROWS,
     Segment,
     due,
     index_name,
     parts_of,
+    rows_of,
     segments_of,
     space_digest,
     superseded,
@@ -54,6 +57,8 @@ from recollect.ports.records import Scope
 from recollect.ports.vectors import VectorHit
 
 FILL_AT_ONCE = 500
+Space = tuple[str, str, int]
+"""Of vectors that are compared with each other: namespace, model, dimensions."""
 EMBEDDINGS = Halfvecs("embedding", "memory_id")
 
 
@@ -95,7 +100,9 @@ class PgVectorStore:
         self._background = background
         self._broad = TtlCache[bool]()
         self._segments = TtlCache[dict[str, list[Segment]]]()
-        self._looked_at = 0
+        self._looked_at = self._counted_at = 0
+        self._tails: Counter[Space] = Counter()
+        """About how many vectors of each space no index holds."""
         self._builder: threading.Thread | None = None
         self._building: Connection | None = None
         self._lock = threading.Lock()
@@ -146,16 +153,17 @@ class PgVectorStore:
                     self._broad.set(row_filter.key, True)
                 return None if found is None else _hits(found)
 
-            return NearStatement("", *EMBEDDINGS.exact(row_filter, asked, limit, self._exact_rows), limit, read)
+            return NearStatement({}, *EMBEDDINGS.exact(row_filter, asked, limit, self._exact_rows), limit, read)
         parts = self._parts(tenant, wanted.space, len(asked))
 
         def read_walked(rows: list[Row]) -> list[VectorHit] | None:
             found = walked_enough(sorted(rows, key=lambda row: (row[1], row[0])), limit, parts)
             return None if found is None else _hits(found)
 
-        statement = EMBEDDINGS.walk_statement(row_filter.condition, len(asked), parts)
-        values = EMBEDDINGS.walk_values(row_filter, asked, limit, parts)
-        return NearStatement(walk_settings(limit), statement, values, limit, read_walked)
+        statement = EMBEDDINGS.walk_statement(row_filter.condition, len(asked), limit, parts)
+        values = EMBEDDINGS.walk_values(row_filter, asked, parts)
+        is_alike = not row_filter.values
+        return NearStatement(walk_settings(limit), statement, values, limit, read_walked, is_alike=is_alike)
 
     def _row_filter(
         self, organization_id: str, space: str, dimensions: int, where: Mapping[str, Collection[str | None]]
@@ -188,17 +196,24 @@ class PgVectorStore:
 
     def hint(self, seq: int) -> None:
         """What is committed is searched at once; when much was written, an index may be due."""
-        if not self._background or seq - self._looked_at < self._index_rows:
+        if not self._background or seq - self._looked_at < min(TAIL_ROWS, self._index_rows):
             return
         with self._lock:
             if self._builder is None or not self._builder.is_alive():
-                self._looked_at = seq
-                self._builder = threading.Thread(target=self._build, name="recollect-hnsw", daemon=True)
+                since, self._looked_at = self._looked_at, seq
+                self._builder = threading.Thread(
+                    target=self._build, args=(since, seq), name="recollect-hnsw", daemon=True
+                )
                 self._builder.start()
 
-    def _build(self) -> None:
+    def _build(self, since: int, seq: int) -> None:
+        """Everything is counted once in a while; in between, what is new, which costs next to nothing."""
         try:
-            self._make_due(thorough=False)
+            if seq - self._counted_at >= self._index_rows:
+                self._counted_at = seq
+                self._make_due(thorough=False)
+            else:
+                self._index_tails(since, seq)
         except RecollectError as error:  # searches work without an index, only slower
             _log.warning("could not build a vector index, will try again: %s", error.message)
 
@@ -227,6 +242,7 @@ class PgVectorStore:
                 segment = due(
                     dict(zip(segments, rows, strict=False)), rows[-1], last_seq, self._index_rows, thorough=thorough
                 )
+                self._tails[space] = rows[-1] if segment is None else 0
                 if segment is not None and space[2] <= INDEXABLE_DIMENSIONS:
                     wanted.append((space, segment))
         if wanted and not thorough:
@@ -234,10 +250,31 @@ class PgVectorStore:
         for space, segment in wanted:
             self._make_index(space, segment)
 
+    def _index_tails(self, since: int, upto: int) -> None:
+        """Make an index of what is newer than those of its space, where that has become much."""
+        with self._store.database.translated_errors(), self._store.database.snapshot() as connection:
+            for *space, rows in connection.execute(_NEW, (since, upto)).fetchall():
+                self._tails[space[0], space[1], space[2]] += rows
+            grown = [space for space, rows in self._tails.items() if rows >= min(TAIL_ROWS, self._index_rows)]
+            listed = connection.execute(LISTED.replace("%%", "%")).fetchall() if grown else []
+            known, wanted = segments_of(listed, self._store.embedding_tables), []
+            for space in grown:
+                segments = known.get(space_digest(*space), [])
+                if not segments or segments[-1].upto is None:
+                    continue  # the first of a space is made when all of it was counted
+                tail, last_seq = connection.execute(_TAIL, (segments[-1].upto, *space)).fetchall()[0]
+                held = rows_of(listed, space_digest(*space))
+                segment = due({one: held[one] for one in segments}, tail, last_seq, self._index_rows, thorough=False)
+                self._tails[space] = tail if segment is None else 0
+                if segment is not None:
+                    wanted.append((space, segment))
+        for space, segment in wanted:
+            self._make_index(space, segment)
+
     def rebuild(self) -> int:
         self._fill()
         with self._store.as_owner() as connection:
-            for name, _ in connection.execute(LISTED.replace("%%", "%")).fetchall():
+            for name, *_ in connection.execute(LISTED.replace("%%", "%")).fetchall():
                 connection.execute(f'DROP INDEX CONCURRENTLY IF EXISTS "{name}"')
         self.refresh()
         with self._store.database.translated_errors(), self._store.database.snapshot() as connection:
@@ -279,7 +316,7 @@ class PgVectorStore:
         finally:
             self._building = None
 
-    def _make_index(self, space: tuple[str, str, int], segment: Segment) -> None:
+    def _make_index(self, space: Space, segment: Segment) -> None:
         namespace, model, dimensions = space
         digest = space_digest(namespace, model, dimensions)
         condition = literal("namespace = {} AND model = {} AND dimensions = {}", namespace, model, dimensions)
@@ -306,6 +343,14 @@ _SPACES = (
     "SELECT namespace, model, dimensions FROM embedding WHERE _halfvec IS NOT NULL GROUP BY 1, 2, 3 "
     "HAVING count(*) >= %s"
 )
+_NEW = (
+    "SELECT namespace, model, dimensions, count(*) FROM embedding WHERE _seq > %s AND _seq <= %s "
+    "AND _halfvec IS NOT NULL GROUP BY 1, 2, 3"
+)
+_TAIL = (
+    "SELECT count(*), coalesce(max(_seq), 0) FROM embedding WHERE _seq > %s "
+    "AND namespace = %s AND model = %s AND dimensions = %s AND _halfvec IS NOT NULL"
+)
 # Whoever builds has the lock. (How far it is, the server tells only the one who does it.)
 _IS_BUILDING = (
     "SELECT 1 FROM pg_locks l JOIN pg_database d ON d.oid = l.database AND d.datname = current_database() "
@@ -313,9 +358,7 @@ _IS_BUILDING = (
 )
 
 
-def _rows_by_segment(
-    connection: Connection, space: tuple[str, str, int], segments: Sequence[Segment]
-) -> tuple[list[int], int]:
+def _rows_by_segment(connection: Connection, space: Space, segments: Sequence[Segment]) -> tuple[list[int], int]:
     """How many vectors each segment holds, and last those that are in none; and the highest seq of the space."""
     counted = [f"count(*) FILTER (WHERE {one.condition or 'TRUE'})" for one in segments]
     text = (

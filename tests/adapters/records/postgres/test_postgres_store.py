@@ -944,10 +944,10 @@ class TestVectors:
         row_filter = index._row_filter("big", "long_term/m", DIMENSIONS, {"kind": ("fact",)})
         with store.database.reading("big") as connection:
             parts = index._parts("big", "long_term/m", DIMENSIONS)
-            statement = EMBEDDINGS.walk_statement(row_filter.condition, DIMENSIONS, parts)
+            statement = EMBEDDINGS.walk_statement(row_filter.condition, DIMENSIONS, 10, parts)
             connection.execute("SET LOCAL enable_sort = off")  # so few could as well be sorted
             plan = connection.execute(
-                f"EXPLAIN {statement}", [value for _ in parts for value in (VECTOR, *row_filter.values, VECTOR, 10)]
+                f"EXPLAIN {statement}", [value for _ in parts for value in (VECTOR, *row_filter.values, VECTOR)]
             )
             assert "hnsw" in "".join(line for (line,) in plan)
 

@@ -11,6 +11,7 @@ import recollect
 from pgbouncer import PgBouncer, needs_pgbouncer
 from postgres_server import server
 from recollect.adapters.postgres.connection import Database
+from recollect.adapters.records.common import data_keys
 from recollect.adapters.records.postgres import copying, fulltext, read_ahead
 from recollect.adapters.records.postgres.store import PostgresStore
 from recollect.adapters.vectors.pgvector import PgVectorStore
@@ -72,6 +73,7 @@ def filled(request: pytest.FixtureRequest) -> Iterator[tuple[Any, Talk]]:
     patch = pytest.MonkeyPatch()
     patch.setattr(Journal, "_add", lambda *given, **named: None)  # written later, with others
     patch.setattr(times, "KNOWN_SECONDS", 3600.0)
+    patch.setattr(data_keys, "_BELIEVED_SECONDS", 3600.0)
     address, pooler = server().new_store(), PgBouncer(server()) if request.param == "pooler" else None
     if pooler is not None:
         address = pooler.before(address)

@@ -31,6 +31,7 @@ class _Chained(str):
 
 _CHAINED = _Chained("chained")
 _WORDS = "words"
+_ONE_PLAN = "force_generic_plan"
 Expression = Callable[[Bind], str]
 """SQL for an array of ids; what it binds is bound where it stands."""
 
@@ -67,6 +68,11 @@ class Chain:
         self._questions: list[ReadStatement] = []
         self._then: list[Callable[[list[Row]], None]] = []
         self._role = APP
+        self._settings: dict[str, str] = {}
+        """What holds from the beginning."""
+        self._to_set: dict[str, str] = {}
+        """What is to hold from the next statement on."""
+        self._is_by_key = False
         self._noted: list[str] = []
         """The settings that hold what was found."""
         self._given: list[str] = []
@@ -74,14 +80,22 @@ class Chain:
         self.found = ReadAhead(reading, asked=set())
 
     def run(self) -> ReadAhead:
-        answers = self._database.ask(self._scope.organization_id, *self._questions, role=self._role)
+        tenant = self._scope.organization_id
+        answers = self._database.ask(tenant, *self._questions, role=self._role, settings=self._settings)
         for then, rows in zip(self._then, answers, strict=True):
             then(rows)
         return self.found
 
-    def _add(self, question: ReadStatement, then: Callable[[list[Row]], None] | None = None) -> None:
+    def _add(self, question: ReadStatement, then: Callable[[list[Row]], None]) -> None:
+        settings, self._to_set = self._to_set, {}
+        if not self._questions:
+            self._settings |= settings
+        elif settings:
+            told = ", ".join(f"set_config('{name}', %s, true)" for name in settings)
+            self._questions.append(ReadStatement(f"SELECT {told}", list(settings.values())))
+            self._then.append(lambda rows: None)
         self._questions.append(question)
-        self._then.append(then or (lambda rows: None))
+        self._then.append(then)
 
     # -- searches ----------------------------------------------------------------------------------------------------
 
@@ -101,7 +115,7 @@ class Chain:
             "FROM found f"
         )
         self._add(ReadStatement(text, search.values), then)
-        self._add(ReadStatement(f"SELECT set_config('role', '{APP}', true)"))
+        self._to_set["role"] = APP
         self._noted.append(_WORDS)
 
     def found_by_words(self, hits: list[TextHit]) -> None:
@@ -111,10 +125,12 @@ class Chain:
         self.found.asked.update(self._given)
 
     def near(self, searches: Sequence[NearStatement]) -> None:
-        for number, search in enumerate(searches):
-            self._one_near(f"near{number}", search)
+        if searches and all(search.is_alike for search in searches):
+            self.by_key()
+        for number, search in enumerate(searches, 1):
+            self._one_near(f"near{number}", search, is_last=number == len(searches))
 
-    def _one_near(self, name: str, search: NearStatement) -> None:
+    def _one_near(self, name: str, search: NearStatement, *, is_last: bool) -> None:
         place = len(self.found.near)
         self.found.near.append(None)
 
@@ -122,13 +138,13 @@ class Chain:
             hits = self.found.near[place] = search.read([row[:3] for row in rows])
             self.found.asked.update(hit.memory_id for hit in hits or ())
 
-        if search.settings:
-            self._add(ReadStatement(search.settings))
-        ids = (
-            f"SELECT (array_agg(id ORDER BY distance, id))[1:{search.limit}] FROM (SELECT memory_id AS id, "
-            "min(distance) AS distance FROM found WHERE memory_id IS NOT NULL GROUP BY 1) n"
-        )
-        text = f"WITH found AS MATERIALIZED ({search.statement}) SELECT f.*, {_note(name, ids)} FROM found f"
+        self._to_set |= search.settings
+        notes = [f", {_note(name, _ids_of_near(search.limit))}"]
+        if is_last and not self._is_by_key and not self._database.is_pooled:
+            # With the last of them, which saves a statement; where it finds nothing, the rest is planned as ever.
+            notes.append(f", (SELECT set_config('plan_cache_mode', '{_ONE_PLAN}', true))")
+            self._is_by_key = True
+        text = f"WITH found AS MATERIALIZED ({search.statement}) SELECT f.*{''.join(notes)} FROM found f"
         self._add(ReadStatement(text, search.values), then)
         self._noted.append(name)
 
@@ -136,8 +152,9 @@ class Chain:
 
     def by_key(self) -> None:
         """From here on nothing but keys is looked up: one plan does for all, where it can be kept."""
-        if not self._database.is_pooled:
-            self._add(ReadStatement("SELECT set_config('plan_cache_mode', 'force_generic_plan', true)"))
+        if not self._database.is_pooled and not self._is_by_key:
+            self._to_set["plan_cache_mode"] = _ONE_PLAN
+            self._is_by_key = True
 
     def rows(self, names: Sequence[str] | None = None) -> None:
         """The records of what was found, and pass."""
@@ -256,6 +273,13 @@ class Chain:
 
 def _note(name: str, ids: str) -> str:
     return f"(SELECT set_config('recollect.{name}', coalesce(({ids}), '{{}}')::text, true))"
+
+
+def _ids_of_near(limit: int) -> str:
+    return (
+        f"SELECT (array_agg(id ORDER BY distance, id))[1:{limit}] FROM (SELECT memory_id AS id, "
+        "min(distance) AS distance FROM found WHERE memory_id IS NOT NULL GROUP BY 1) n"
+    )
 
 
 def _noted_ids(name: str) -> str:
