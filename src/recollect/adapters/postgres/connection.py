@@ -28,7 +28,7 @@ from psycopg import sql
 from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
 from recollect.adapters.postgres.errors import SAID_BY_A_POOLER, recollect_error
-from recollect.adapters.postgres.flight import together
+from recollect.adapters.postgres.flight import Cursors, together
 from recollect.adapters.postgres.pooler import (
     AMONG_OTHERS,
     FOR_THE_SESSION,
@@ -124,6 +124,7 @@ class Database:
         self._pool: ConnectionPool[Connection] | None = None
         self._closed = False
         self._lock = threading.Lock()
+        self._cursors = Cursors()
         self._writers: WeakValueDictionary[str, threading.Semaphore] = WeakValueDictionary()
         self.is_distributed = False
 
@@ -188,7 +189,7 @@ class Database:
         begin = [ReadStatement(statement) for statement in self._begin_reading(tenant)]
 
         def once() -> T:
-            with self._flight(begin) as (connection, _):
+            with self._flight(begin) as (connection, *_):
                 found = work(connection)
                 connection.execute("COMMIT")
                 return found
@@ -205,8 +206,11 @@ class Database:
             begin = [ReadStatement(statement) for statement in line._begin_reading(tenant, role)]
 
         def once() -> list[list[Row]]:
-            with line._flight(begin) as (connection, _):
-                asked = [connection.execute(one.statement, one.values, binary=one.binary) for one in questions]
+            with line._flight(begin) as (connection, cursors, _):
+                asked = [
+                    cursor.execute(one.statement, one.values, binary=one.binary)
+                    for one, cursor in zip(questions, cursors, strict=False)
+                ]
                 if self.is_distributed:
                     connection.execute("COMMIT")
             return [one.fetchall() for one in asked]
@@ -319,21 +323,22 @@ class Database:
     @contextmanager
     def _flight(
         self, begin: Sequence[ReadStatement], *, is_bulk: bool = False
-    ) -> Iterator[tuple[Connection, list[psycopg.Cursor[Row]]]]:
-        """A transaction whose statements are sent without waiting for the answers of those before."""
+    ) -> Iterator[tuple[Connection, Iterator[psycopg.Cursor[Row]], list[psycopg.Cursor[Row]]]]:
+        """A transaction whose statements are sent without waiting for the answers of those before. Gives the line, more
+        cursors of it, and those of what it began with.
+        """
         pool = self._open_pool()
         connection = pool.getconn()
         try:
             with nullcontext() if is_bulk else together(connection) as flight:
                 try:
                     # What has no values is written out for one tenant, and not worth preparing.
-                    yield (
-                        connection,
-                        [
-                            connection.execute(one.statement, one.values or None, prepare=None if one.values else False)
-                            for one in begin
-                        ],
-                    )
+                    cursors = self._cursors.of(connection)
+                    begun = [
+                        cursor.execute(one.statement, one.values or None, prepare=None if one.values else False)
+                        for one, cursor in zip(begin, cursors, strict=False)
+                    ]
+                    yield connection, cursors, begun
                 except BaseException:
                     if flight is not None:
                         _drain(flight)
@@ -352,7 +357,7 @@ class Database:
         """
         number = ""
         try:
-            with self._flight(begin, is_bulk=is_bulk) as (connection, begun):
+            with self._flight(begin, is_bulk=is_bulk) as (connection, _, begun):
                 result = work(connection)
                 if self.is_distributed:
                     _settle(connection)

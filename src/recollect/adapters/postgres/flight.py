@@ -8,8 +8,9 @@ Proof: tests/adapters/records/postgres/test_flight.py.
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from contextlib import AbstractContextManager
+from itertools import count
 from typing import Any
 
 import psycopg
@@ -23,16 +24,26 @@ _Talk = Generator[Any, Any, None]
 class Flight(psycopg.Pipeline):
     """The driver's pipeline, but that it sends later. The order of statements, answers and failures is the same."""
 
+    _is_asked_for = False
+    """Whether the answers to all that was sent were asked for."""
+
+    def set_off(self) -> None:
+        """Send what there is and ask for the answers, without waiting for them."""
+        self._send_on()
+        self.pgconn.send_flush_request()
+        self.pgconn.flush()
+        self._is_asked_for = True
+
     def _communicate_gen(self) -> _Talk:
         if len(self.command_queue) >= MOST_KEPT_BACK:
-            self._set_off()
+            self._send_on()
             yield from super()._communicate_gen()
 
     def _fetch_gen(self, *, flush: bool) -> _Talk:
         if not self.result_queue:
             return
-        self._set_off()
-        if flush:
+        self._send_on()
+        if flush and not self._is_asked_for:
             self.pgconn.send_flush_request()
         yield from send(self.pgconn)
         yield from super()._fetch_gen(flush=False)
@@ -42,9 +53,37 @@ class Flight(psycopg.Pipeline):
         self._enqueue_sync()
         yield from self._fetch_gen(flush=False)
 
-    def _set_off(self) -> None:
+    def _send_on(self) -> None:
         while self.command_queue:
+            self._is_asked_for = False
             self.command_queue.popleft()()
+
+
+class Cursors:
+    """The cursors of each line, used again by one flight after the other.
+
+    A new one learns anew how every type of value is written and read: for seven statements that is a sixth of what the
+    client does. What an answer said must have been fetched before the next flight.
+    """
+
+    def __init__(self) -> None:
+        self._of: dict[psycopg.Connection[Any], list[psycopg.Cursor[Any]]] = {}
+
+    def of(self, connection: psycopg.Connection[Any]) -> Iterator[psycopg.Cursor[Any]]:
+        """As many as are taken."""
+        if connection not in self._of:
+            self._of = {line: cursors for line, cursors in self._of.items() if not line.closed}
+        known = self._of.setdefault(connection, [])
+        for place in count():
+            if place == len(known):
+                known.append(connection.cursor())
+            yield known[place]
+
+
+def set_off(connection: psycopg.Connection[Any]) -> None:
+    """Where the line is in a flight, what is kept back is sent now: the server works while the client does."""
+    if isinstance(connection._pipeline, Flight):
+        connection._pipeline.set_off()
 
 
 def together(connection: psycopg.Connection[Any]) -> AbstractContextManager[psycopg.Pipeline]:

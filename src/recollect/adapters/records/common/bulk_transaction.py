@@ -39,12 +39,15 @@ class CountStatement:
     then: Callable[[int], None]
 
 
+Counted = Callable[[], tuple[list[int], list[int]]]
+
+
 class DistantTables(SqlTables[str]):
     """Tables that answer many questions in one round trip, and take many rows in one go."""
 
     @abstractmethod
-    def count_all(self, counts: Sequence[CountStatement], seqs: int) -> tuple[list[int], list[int]]:
-        """The answers, and so many new seqs in order."""
+    def count_all(self, counts: Sequence[CountStatement], seqs: int) -> Counted:
+        """What waits for the answers: those, and so many new seqs in order."""
 
     @abstractmethod
     def write_many(self, statement: str, rows: Sequence[Values]) -> None: ...
@@ -90,15 +93,23 @@ class BulkTransaction(Transaction[str]):
                     self._apply(step)
         self._settle()
 
-    def _settle(self, seqs: int = 0) -> list[int]:
-        """Ask what is to be asked, and look at the answers; gives new seqs."""
+    def _settle(self) -> None:
+        """Ask what is to be asked, and look at the answers."""
+        if self._counts:
+            self._asked(0)()
+
+    def _asked(self, seqs: int) -> Callable[[], list[int]]:
+        """Ask what is to be asked. What it gives waits for the answers, looks at them, and gives new seqs."""
         counts, self._counts = self._counts, []
-        if not counts and not seqs:
-            return []
-        answers, new = self._tables.count_all(counts, seqs)
-        for count, answer in zip(counts, answers, strict=True):
-            count.then(answer)
-        return new
+        counted = self._tables.count_all(counts, seqs)
+
+        def answered() -> list[int]:
+            answers, new = counted()
+            for count, answer in zip(counts, answers, strict=True):
+                count.then(answer)
+            return new
+
+        return answered
 
     def _none_of(self, kind: StepKind, run: Sequence[Absent]) -> None:
         assert kind.record is not None
@@ -124,7 +135,12 @@ class BulkTransaction(Transaction[str]):
             traced = {table: some_ids for table, some_ids in ids.items() if RECORDS[table].shape.leaves_trace}
             back: list[str] = []
             self._ask_for_gone(traced, back)
-            self._write_rows(some, self._settle(len(some)))
+            answered = self._asked(len(some))
+            try:
+                rows = self._rows_of(some)  # while the server counts
+            finally:
+                seqs = answered()  # what it has to say comes first
+            self._write_rows(rows, seqs)
             for table in back:
                 self._forget_gone(table, traced[table])
 
@@ -196,11 +212,13 @@ class BulkTransaction(Transaction[str]):
         statement = f"SELECT count(*) FROM {quoted(table)} WHERE organization_id = {tenant} AND {held}{besides}"
         self._counts.append(CountStatement(statement, compiler.values, then))
 
-    def _write_rows(self, run: Sequence[Insert], seqs: Sequence[int]) -> None:
+    def _rows_of(self, run: Sequence[Insert]) -> list[tuple[type[Record], list[object]]]:
+        return [(type(step.record), self._tables.codec(type(step.record)).row(step.record)) for step in run]
+
+    def _write_rows(self, encoded: Sequence[tuple[type[Record], list[object]]], seqs: Sequence[int]) -> None:
         rows: dict[type[Record], list[Values]] = {}
-        for step, seq in zip(run, seqs, strict=True):
-            record = step.record
-            rows.setdefault(type(record), []).append([seq, *self._tables.codec(type(record)).row(record)])
+        for (record_type, row), seq in zip(encoded, seqs, strict=True):
+            rows.setdefault(record_type, []).append([seq, *row])
         for record_type, values in rows.items():
             table, names = record_type.shape.table, ("_seq", *self._tables.codec(record_type).written)
             if not self._tables.copy_many(table, names, values):

@@ -23,11 +23,13 @@ from recollect.adapters.postgres.connection import (
     ReadStatement,
     opened_read_only,
 )
+from recollect.adapters.postgres.flight import set_off
 from recollect.adapters.postgres.halfvec import half, offered
 from recollect.adapters.postgres.pooler import POOLED
 from recollect.adapters.records.common import ddl, migrations
 from recollect.adapters.records.common.bulk_transaction import (
     BulkTransaction,
+    Counted,
     CountStatement,
     DistantTables,
     StepFailed,
@@ -413,6 +415,7 @@ class _Tables(DistantTables):
     ) -> None:
         super().__init__(codec, compiler)
         self._connection = connection
+        self._cursor = connection.cursor()  # for what is answered at once, or not at all
         self._is_distributed = is_distributed
         self._is_bulk, self._copies = is_bulk, 0
         self._seqs: list[int] = []
@@ -420,27 +423,41 @@ class _Tables(DistantTables):
 
     def run(self, statement: str, values: Values = ()) -> list[Row]:
         """Waits only where there is an answer; what a change has to complain of comes with the next answer."""
-        done = self._connection.execute(placeholders(statement), values)
+        done = self._cursor.execute(placeholders(statement), values)
         return done.fetchall() if statement.startswith("SELECT") else []
 
-    def count_all(self, counts: Sequence[CountStatement], seqs: int) -> tuple[list[int], list[int]]:
+    def count_all(self, counts: Sequence[CountStatement], seqs: int) -> Counted:
         """In one statement; a cluster is asked one by one, since each is sent to where its rows are."""
         if self._is_distributed:
-            asked = [self._connection.execute(placeholders(one.statement), one.values) for one in counts]
-            new = self._connection.execute(_NEXT_SEQS, (seqs,)) if seqs else None
-            return [one.fetchall()[0][0] for one in asked], sorted(seq for (seq,) in new.fetchall()) if new else []
+            return self._count_each(counts, seqs)
         parts = [f"({placeholders(one.statement)})" for one in counts]
         parts.append(f"ARRAY({_NEXT_SEQS})")
         values = [value for one in counts for value in one.values]
-        *answers, new_seqs = self._connection.execute(f"SELECT {', '.join(parts)}", [*values, seqs]).fetchall()[0]
-        return answers, sorted(new_seqs)
+        asked = self._cursor.execute(f"SELECT {', '.join(parts)}", [*values, seqs])
+        set_off(self._connection)
+
+        def counted() -> tuple[list[int], list[int]]:
+            *answers, new_seqs = asked.fetchall()[0]
+            return answers, sorted(new_seqs)
+
+        return counted
+
+    def _count_each(self, counts: Sequence[CountStatement], seqs: int) -> Counted:
+        asked = [self._connection.execute(placeholders(one.statement), one.values) for one in counts]
+        new = self._connection.execute(_NEXT_SEQS, (seqs,)) if seqs else None
+
+        def counted() -> tuple[list[int], list[int]]:
+            answers = [one.fetchall()[0][0] for one in asked]
+            return answers, sorted(seq for (seq,) in new.fetchall()) if new else []
+
+        return counted
 
     def write_many(self, statement: str, rows: Sequence[Values]) -> None:
         """One server is quickest with a statement that is prepared once and sent for each row. On a cluster each of
         them goes to a worker and back, so many rows go at once: not prepared, as so many seldom come the same again.
         """
         if len(rows) == 1:
-            self._connection.execute(placeholders(statement), rows[0])
+            self._cursor.execute(placeholders(statement), rows[0])
         elif not self._is_distributed:
             self._connection.cursor().executemany(placeholders(statement), rows)
         else:
