@@ -29,6 +29,7 @@ from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
 from recollect.adapters.postgres.errors import SAID_BY_A_POOLER, recollect_error
 from recollect.adapters.postgres.flight import Cursors, together
+from recollect.adapters.postgres.json_loader import JsonLoader
 from recollect.adapters.postgres.pooler import (
     AMONG_OTHERS,
     FOR_THE_SESSION,
@@ -140,6 +141,7 @@ class Database:
 
     def _configure(self, connection: Connection) -> None:
         """One connection behind a pooler is enough: the next may be, too."""
+        connection.adapters.register_loader("json", JsonLoader)
         if not self.is_pooled and self._may_be_pooled:
             self.is_pooled = is_between(connection)
         if not self.is_pooled:
@@ -332,10 +334,10 @@ class Database:
         try:
             with nullcontext() if is_bulk else together(connection) as flight:
                 try:
-                    # What has no values is written out for one tenant, and not worth preparing.
+                    # What has no values is mostly written out for one tenant, and not worth preparing.
                     cursors = self._cursors.of(connection)
                     begun = [
-                        cursor.execute(one.statement, one.values or None, prepare=None if one.values else False)
+                        cursor.execute(one.statement, one.values or None, prepare=None if _is_alike(one) else False)
                         for one, cursor in zip(begin, cursors, strict=False)
                     ]
                     yield connection, cursors, begun
@@ -357,12 +359,12 @@ class Database:
         """
         number = ""
         try:
-            with self._flight(begin, is_bulk=is_bulk) as (connection, _, begun):
+            with self._flight(begin, is_bulk=is_bulk) as (connection, cursors, begun):
                 result = work(connection)
                 if self.is_distributed:
                     _settle(connection)
                 number = str(begun[1].fetchall()[0][-1])
-                connection.execute("COMMIT")
+                next(cursors).execute("COMMIT")
             return result
         except psycopg.Error as error:
             if not number or not (self.is_distributed or _is_lost(error)):
@@ -454,6 +456,10 @@ def _leave(connection: Connection) -> None:
         connection.execute(f"ROLLBACK /* {next(_ROLLBACKS)} */")
     except psycopg.Error:
         connection.close()
+
+
+def _is_alike(one: ReadStatement) -> bool:
+    return bool(one.values) or one.statement in ("BEGIN", _LOCK)
 
 
 def _entering(role: str, tenant: str, settings: Mapping[str, str], *, is_pooled: bool) -> ReadStatement:

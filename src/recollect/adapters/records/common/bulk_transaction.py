@@ -52,6 +52,11 @@ class DistantTables(SqlTables[str]):
     @abstractmethod
     def write_many(self, statement: str, rows: Sequence[Values]) -> None: ...
 
+    def write_each(self, inserts: Sequence[tuple[str, Values]]) -> None:
+        """One row into each of some tables."""
+        for statement, row in inserts:
+            self.write_many(statement, [row])
+
     def touch_many(self, run: Sequence[Touch]) -> bool:
         """Changes different records at once, all in the same fields, if that can be done."""
         return False
@@ -219,11 +224,15 @@ class BulkTransaction(Transaction[str]):
         rows: dict[type[Record], list[Values]] = {}
         for (record_type, row), seq in zip(encoded, seqs, strict=True):
             rows.setdefault(record_type, []).append([seq, *row])
+        single: list[tuple[str, Values]] = []
         for record_type, values in rows.items():
             table, names = record_type.shape.table, ("_seq", *self._tables.codec(record_type).written)
-            if not self._tables.copy_many(table, names, values):
+            if len(values) == 1:
+                single.append((insert_statement(table, names), values[0]))
+            elif not self._tables.copy_many(table, names, values):
                 self._tables.write_many(insert_statement(table, names), values)
             self._grow(record_type, len(values))
+        self._tables.write_each(single)
         self._tables.seq = seqs[-1]
 
     def _forget_gone(self, table: str, ids: list[str]) -> None:

@@ -7,7 +7,7 @@ only what differs: how a JSON member, a JSON list and a long list of values are 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, lru_cache
 
 from recollect.adapters.records.common.checks import check_filters, check_ordering, column, sealed_text
 from recollect.adapters.records.common.codec import Codec
@@ -30,8 +30,14 @@ from recollect.ports.query import (
 from recollect.ports.records import Scope
 
 
+@lru_cache(maxsize=4096)
 def quoted(identifier: str) -> str:
     return '"' + identifier.replace('"', '""') + '"'
+
+
+@lru_cache(maxsize=4096)
+def _columns(alias: str, fields: tuple[str, ...]) -> str:
+    return ", ".join(f"{alias}.{quoted(name)}" for name in fields)
 
 
 @cache
@@ -81,10 +87,8 @@ class Compiler:
         for order in query.order:
             self._refuse_sealed(scope, query.record, order.field)
         alias = self._alias()
-        wanted = ", ".join(f"{alias}.{quoted(name)}" for name in fields)
-        text = (
-            f"SELECT {wanted} FROM {quoted(query.record.shape.table)} {alias} WHERE {self.where(scope, query, alias)}"
-        )
+        wanted, table = _columns(alias, tuple(fields)), quoted(query.record.shape.table)
+        text = f"SELECT {wanted} FROM {table} {alias} WHERE {self.where(scope, query, alias)}"
         start = query.start()
         if start is not None:
             text += f" AND {self._beyond(query, alias, start)}"

@@ -9,6 +9,7 @@ read of what it found, the role is again the one that is bound to the tenant: ev
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any, cast
 
 from recollect.adapters.postgres.connection import APP, UPKEEP, Database, NearStatement, ReadStatement
@@ -230,9 +231,7 @@ class Chain:
         """What names those that are near."""
         for record, fields in self._reading.hanging if self._noted else ():
             codec = self._codec(record)
-            compiler = self._compiler(_any_of(self._noted))
-            query = Query(record, (OneOf("memory_id", (_CHAINED,)),))
-            text = compiler.select(self._scope, query, codec.fields_to_read(fields))
+            text = _hanging_statement(record, tuple(codec.fields_to_read(fields)), tuple(self._noted))
             rows: list[Row] = []
             self.found.hanging.append(rows)
 
@@ -242,7 +241,7 @@ class Chain:
                 rows += codec.decoded(self._scope.organization_id, found, fields)
                 self.found.hung_on = {*self.found.asked}
 
-            self._add(ReadStatement(placeholders(text), compiler.values), then)
+            self._add(ReadStatement(text, [self._scope.organization_id]), then)
 
     def besides(self) -> None:
         for query, fields in self._reading.besides:
@@ -273,6 +272,17 @@ class Chain:
 
 def _note(name: str, ids: str) -> str:
     return f"(SELECT set_config('recollect.{name}', coalesce(({ids}), '{{}}')::text, true))"
+
+
+@lru_cache(maxsize=256)
+def _hanging_statement(record: type[Record], fields: tuple[str, ...], names: tuple[str, ...]) -> str:
+    """Of whichever tenant: its organization is what is bound."""
+    columns = ", ".join(f"t.{quoted(name)}" for name in fields)
+    among = f"t.memory_id = ANY({' || '.join(map(_noted_ids, names))})"
+    return placeholders(
+        f"SELECT {columns} FROM {quoted(record.shape.table)} t "
+        f"WHERE t.organization_id = ? AND t.is_deleted = FALSE AND {among} ORDER BY t.id"
+    )
 
 
 def _ids_of_near(limit: int) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -466,6 +466,14 @@ class _Tables(DistantTables):
                 values = [value for row in some for value in row]
                 self._connection.execute(placeholders(several_rows(statement, len(some))), values, prepare=False)
 
+    def write_each(self, inserts: Sequence[tuple[str, Values]]) -> None:
+        """As one statement: they need not be in order, since nothing that is stored is referred to by the database."""
+        if self._is_distributed or len(inserts) < 2:
+            super().write_each(inserts)
+        else:
+            statement = inserts_at_once(tuple(statement for statement, _ in inserts))
+            self._cursor.execute(statement, [value for _, row in inserts for value in row])
+
     def touch_many(self, run: Sequence[Touch]) -> bool:
         """In one statement; a cluster is told one by one, each where its row is."""
         first = run[0]
@@ -520,6 +528,12 @@ class _Tables(DistantTables):
             self._seqs_at_once = min(4 * self._seqs_at_once, 4096)
         self.seq = self._seqs.pop()
         return self.seq
+
+
+@lru_cache(maxsize=256)
+def inserts_at_once(statements: tuple[str, ...]) -> str:
+    *others, last = map(placeholders, statements)
+    return f"WITH {', '.join(f'w{place} AS ({one})' for place, one in enumerate(others))} {last}"
 
 
 def several_rows(statement: str, count: int) -> str:
