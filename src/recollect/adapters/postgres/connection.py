@@ -125,7 +125,7 @@ class Database:
         self._pool: ConnectionPool[Connection] | None = None
         self._closed = False
         self._lock = threading.Lock()
-        self._cursors = Cursors()
+        self.cursors = Cursors()
         self._writers: WeakValueDictionary[str, threading.Semaphore] = WeakValueDictionary()
         self.is_distributed = False
 
@@ -335,7 +335,7 @@ class Database:
             with nullcontext() if is_bulk else together(connection) as flight:
                 try:
                     # What has no values is mostly written out for one tenant, and not worth preparing.
-                    cursors = self._cursors.of(connection)
+                    cursors = self.cursors.of(connection)
                     begun = [
                         cursor.execute(one.statement, one.values or None, prepare=None if _is_alike(one) else False)
                         for one, cursor in zip(begin, cursors, strict=False)

@@ -67,17 +67,23 @@ class Cursors:
     """
 
     def __init__(self) -> None:
-        self._of: dict[psycopg.Connection[Any], list[psycopg.Cursor[Any]]] = {}
+        self._of: dict[psycopg.Connection[Any], dict[int, psycopg.Cursor[Any]]] = {}
 
     def of(self, connection: psycopg.Connection[Any]) -> Iterator[psycopg.Cursor[Any]]:
         """As many as are taken."""
+        return (self._at(connection, place) for place in count(1))
+
+    def working(self, connection: psycopg.Connection[Any]) -> psycopg.Cursor[Any]:
+        """One more, for what is answered at once or not at all."""
+        return self._at(connection, 0)
+
+    def _at(self, connection: psycopg.Connection[Any], place: int) -> psycopg.Cursor[Any]:
         if connection not in self._of:
             self._of = {line: cursors for line, cursors in self._of.items() if not line.closed}
-        known = self._of.setdefault(connection, [])
-        for place in count():
-            if place == len(known):
-                known.append(connection.cursor())
-            yield known[place]
+        known = self._of.setdefault(connection, {})
+        if place not in known:
+            known[place] = connection.cursor()
+        return known[place]
 
 
 def set_off(connection: psycopg.Connection[Any]) -> None:

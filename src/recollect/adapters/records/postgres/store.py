@@ -261,7 +261,7 @@ class PostgresStore(SqlReads):
 
     def rename_deleted(self, scope: Scope, names: Mapping[tuple[str, str], str]) -> None:
         def rename(connection: Connection) -> None:
-            tables = _Tables(connection, self.codec, self.compiler, is_distributed=self.database.is_distributed)
+            tables = _Tables(self.database, connection, self.codec, self.compiler)
             rename_deleted(tables, scope, names)
 
         self.database.write(scope.organization_id, rename)
@@ -314,9 +314,7 @@ class PostgresStore(SqlReads):
         together: bool = False,
         is_bulk: bool = False,
     ) -> Committed:
-        tables = _Tables(
-            connection, self.codec, self.compiler, is_distributed=self.database.is_distributed, is_bulk=is_bulk
-        )
+        tables = _Tables(self.database, connection, self.codec, self.compiler, is_bulk=is_bulk)
         tables.serve(scope)
         try:
             return (BulkTransaction(tables, scope) if together else Transaction(tables, scope)).apply(steps)
@@ -406,17 +404,17 @@ class _Tables(DistantTables):
 
     def __init__(
         self,
+        database: Database,
         connection: Connection,
         codec: Callable[[type[Record]], Codec],
         compiler: Callable[[], Compiler],
         *,
-        is_distributed: bool = False,
         is_bulk: bool = False,
     ) -> None:
         super().__init__(codec, compiler)
         self._connection = connection
-        self._cursor = connection.cursor()  # for what is answered at once, or not at all
-        self._is_distributed = is_distributed
+        self._cursor = database.cursors.working(connection)
+        self._is_distributed = database.is_distributed
         self._is_bulk, self._copies = is_bulk, 0
         self._seqs: list[int] = []
         self._seqs_at_once = SEQS_AT_ONCE
