@@ -253,8 +253,8 @@ class PgVectorStore:
     def _index_tails(self, since: int, upto: int) -> None:
         """Make an index of what is newer than those of its space, where that has become much."""
         with self._store.database.translated_errors(), self._store.database.snapshot() as connection:
-            for *space, rows in connection.execute(_NEW, (since, upto)).fetchall():
-                self._tails[space[0], space[1], space[2]] += rows
+            for namespace, model, dimensions, rows in connection.execute(_NEW, (since, upto)).fetchall():
+                self._tails[namespace, model, dimensions] += rows
             grown = [space for space, rows in self._tails.items() if rows >= min(TAIL_ROWS, self._index_rows)]
             listed = connection.execute(LISTED.replace("%%", "%")).fetchall() if grown else []
             known, wanted = segments_of(listed, self._store.embedding_tables), []

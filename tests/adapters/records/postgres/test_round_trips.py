@@ -102,6 +102,16 @@ def test_a_recall_is_a_round_trip_or_two(filled: tuple[Any, Talk], name: str) ->
     assert talk.round_trips <= most, "\n".join(map(str, talk.lines()))
 
 
+@pytest.mark.parametrize(("name", "most"), [("meaning", 5), ("meaning of a user", 7)])
+def test_a_recall_by_meaning_is_few_statements(filled: tuple[Any, Talk], name: str, most: int) -> None:
+    """Who asks and how, the nearest, their records, citations and tags; of a user also whether there are messages."""
+    mem, talk = filled
+    for _ in range(3):
+        talk.clear()
+        asked(mem, QUESTIONS[name][0])
+    assert sum(one.startswith("Execute") for sent in talk.lines() for one in sent) == most
+
+
 def few_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every scope is too broad to be read whole: terms are counted first, and vectors are walked to."""
     for module in (fulltext, read_ahead):

@@ -104,4 +104,17 @@ def placeholders(statement: str) -> str:
     return statement.replace("%", "%%").replace("?", "%s")
 
 
+@lru_cache(maxsize=256)
+def inserts_at_once(statements: tuple[str, ...]) -> str:
+    """Inserts into different tables as one statement, whose values are those of all of them."""
+    *others, last = map(placeholders, statements)
+    return f"WITH {', '.join(f'w{place} AS ({one})' for place, one in enumerate(others))} {last}"
+
+
+def several_rows(statement: str, count: int) -> str:
+    """An insert of one row, as one of many."""
+    row = statement[statement.index(" VALUES ") + len(" VALUES ") :]
+    return statement + f", {row}" * (count - 1)
+
+
 DIALECT = PostgresDialect()

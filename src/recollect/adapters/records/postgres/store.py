@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import lru_cache, partial
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -49,7 +49,7 @@ from recollect.adapters.records.postgres import cluster, distribution, dump, mem
 from recollect.adapters.records.postgres import partitions as postgres_layout
 from recollect.adapters.records.postgres import schema as tables_of
 from recollect.adapters.records.postgres.copying import COPIED_STEPS, copy_rows, is_copied, may_copy
-from recollect.adapters.records.postgres.dialect import DIALECT, placeholders
+from recollect.adapters.records.postgres.dialect import DIALECT, inserts_at_once, placeholders, several_rows
 from recollect.adapters.records.postgres.fulltext import TextSearch
 from recollect.adapters.records.postgres.fulltext_index import (
     RecordReading,
@@ -526,18 +526,6 @@ class _Tables(DistantTables):
             self._seqs_at_once = min(4 * self._seqs_at_once, 4096)
         self.seq = self._seqs.pop()
         return self.seq
-
-
-@lru_cache(maxsize=256)
-def inserts_at_once(statements: tuple[str, ...]) -> str:
-    *others, last = map(placeholders, statements)
-    return f"WITH {', '.join(f'w{place} AS ({one})' for place, one in enumerate(others))} {last}"
-
-
-def several_rows(statement: str, count: int) -> str:
-    """An insert of one row, as one of many."""
-    row = statement[statement.index(" VALUES ") + len(" VALUES ") :]
-    return statement + f", {row}" * (count - 1)
 
 
 def _this_month() -> int:
