@@ -190,8 +190,10 @@ def facet_tests(
     values: list[object] = []
     for name, allowed in where.items():
         facet = (columns or {}).get(name) or f"facets ->> {FACETS.index(name)}"
-        values.append([value for value in allowed if value is not None])
-        test = f"{facet} = ANY(%s::text[])"
+        wanted = [value for value in allowed if value is not None]
+        is_one = len(wanted) == 1  # which is planned sooner
+        values.append(wanted[0] if is_one else wanted)
+        test = f"{facet} = %s::text" if is_one else f"{facet} = ANY(%s::text[])"
         tests.append(f"({test} OR {facet} IS NULL)" if None in allowed else test)
     return tests, values
 
