@@ -8,6 +8,7 @@ Proof: tests/adapters/records/postgres/test_flight.py.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Generator, Iterator
 from contextlib import AbstractContextManager
 from itertools import count
@@ -17,6 +18,8 @@ import psycopg
 from psycopg.generators import send
 
 MOST_KEPT_BACK = 64  # statements
+# Whose pipeline this was written for: it is not of the driver's interface. With another the driver's own is used.
+_KNOWN = ("3.2.", "3.3.")
 _Talk = Generator[Any, Any, None]
 """What the driver drives: it says what it waits for, and is told when that is so."""
 
@@ -68,6 +71,7 @@ class Cursors:
 
     def __init__(self) -> None:
         self._of: dict[psycopg.Connection[Any], dict[int, psycopg.Cursor[Any]]] = {}
+        self._lock = threading.Lock()
 
     def of(self, connection: psycopg.Connection[Any]) -> Iterator[psycopg.Cursor[Any]]:
         """As many as are taken."""
@@ -78,9 +82,11 @@ class Cursors:
         return self._at(connection, 0)
 
     def _at(self, connection: psycopg.Connection[Any], place: int) -> psycopg.Cursor[Any]:
-        if connection not in self._of:
-            self._of = {line: cursors for line, cursors in self._of.items() if not line.closed}
-        known = self._of.setdefault(connection, {})
+        known = self._of.get(connection)
+        if known is None:
+            with self._lock:
+                self._of = {line: cursors for line, cursors in self._of.items() if not line.closed}
+                known = self._of[connection] = {}
         if place not in known:
             known[place] = connection.cursor()
         return known[place]
@@ -94,5 +100,6 @@ def set_off(connection: psycopg.Connection[Any]) -> None:
 
 def together(connection: psycopg.Connection[Any]) -> AbstractContextManager[psycopg.Pipeline]:
     """Within the block, what is executed on the connection is a flight; at its end all answers are there."""
-    connection._pipeline = Flight(connection)
+    if psycopg.__version__.startswith(_KNOWN):
+        connection._pipeline = Flight(connection)
     return connection.pipeline()

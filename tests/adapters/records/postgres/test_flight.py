@@ -94,3 +94,12 @@ def test_many_rows_go_with_the_flight(line: psycopg.Connection[Any]) -> None:
     with together(line):
         line.cursor().executemany("INSERT INTO boats VALUES (%s)", [(n,) for n in range(300)])
         assert line.execute("SELECT count(*) FROM boats").fetchall() == [(300,)]
+
+
+def test_with_a_driver_that_is_not_known_its_own_pipeline_is_used(
+    line: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(psycopg, "__version__", "4.0.0")
+    with together(line) as pipeline:
+        assert type(pipeline) is psycopg.Pipeline
+        assert line.execute("SELECT 1").fetchall() == [(1,)]
