@@ -572,6 +572,7 @@ def carry_out(operation: Operation, core: Core, scope: Any, request: Request, pr
     from recollect.domain.access import RESTRICTED
     from recollect.errors import Denied, RequirementFailed, typed_os_errors
     from recollect.retry import retry
+    from recollect.services.collection_pause import paused_collection
     from recollect.services.requests import in_namespace, sanitized
     from recollect.services.secrets import masked_request, refuse_secrets
     from recollect.services.times import in_zone, zone_for
@@ -579,11 +580,17 @@ def carry_out(operation: Operation, core: Core, scope: Any, request: Request, pr
     if scope.restriction is not None and operation.permission not in RESTRICTED:
         raise Denied(f"{operation.name} concerns the whole organization", remedy="use a key that is not restricted")
     tenant = core.for_scope(scope, makes_owners=operation.permission == "write")
-    request, masked = masked_request(tenant, in_namespace(request, scope.restriction))
+    with paused_collection(_most_items(request.__dict__)):
+        request, masked = masked_request(tenant, in_namespace(request, scope.restriction))
     more = (progress,) if progress is not None and operation.progress else ()
-    asked, refused = ({}, {}) if operation.unlogged else (sanitized(request), sanitized(request, refused=True))
+    asked = {} if operation.unlogged else sanitized(request)
     attended = core.journal.attend(
-        scope, operation.access, operation.name, asked, failures_only=operation.unlogged, refused=refused
+        scope,
+        operation.access,
+        operation.name,
+        asked,
+        failures_only=operation.unlogged,
+        refused=lambda: {} if operation.unlogged else sanitized(request, refused=True),
     )
     with core.tracing.operation(operation.name), attended, typed_os_errors():
         if operation.access != "read":
@@ -602,15 +609,22 @@ def validated(operation: Operation, fields: dict[str, Any], asking: RequestTimeZ
     from recollect.domain.kinds import describe
     from recollect.domain.text.secrets import without_secrets
     from recollect.errors import InvalidInput, TooLarge
+    from recollect.services.collection_pause import paused_collection
 
     try:
-        return operation.request.model_validate(fields, context={"asking": asking})
+        with paused_collection(_most_items(fields)):
+            return operation.request.model_validate(fields, context={"asking": asking})
     except ValidationError as error:
         wrong = f"{operation.name}: {without_secrets(describe(error))}"
         if any(one["type"] == "too_long" for one in error.errors()):
             raise TooLarge(wrong, remedy="send fewer at a time") from None
         remedy = _other_names(operation, [one["loc"] for one in error.errors() if one["type"] == "extra_forbidden"])
         raise InvalidInput(wrong, remedy=remedy) from None
+
+
+def _most_items(fields: dict[str, Any]) -> int:
+    """How many things a request is about, at most: the length of its longest list."""
+    return max((len(value) for value in fields.values() if isinstance(value, list)), default=0)
 
 
 def _other_names(operation: Operation, unknown: Sequence[tuple[int | str, ...]]) -> str:

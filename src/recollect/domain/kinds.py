@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
 
 from recollect.domain.json_schema import misfits
-from recollect.domain.record import Id, Json, Record, Reference, Shape, Text, storable_json
+from recollect.domain.record import Id, Json, Record, Reference, Shape, Text, storable, storable_json
 from recollect.errors import InvalidInput, UnknownKind
 
 TEXT_LIMIT = 1_000_000
@@ -262,6 +262,8 @@ def read_content(kind: str, content: str | Json, declared: MemoryKind | None = N
             f"recollect.define_kind('{kind[:50]}')",
             kind=kind[:50],
         )
+    if isinstance(content, str) and content and shape in _READ_AS_GIVEN:
+        return _plain_content(content)
     given = {"text": content} if isinstance(content, str) else content
     if not isinstance(given, dict):
         raise InvalidInput(
@@ -280,6 +282,17 @@ def read_content(kind: str, content: str | Json, declared: MemoryKind | None = N
     if wrong is not None:
         raise InvalidInput(f"content does not fit the kind '{kind}': {wrong}", remedy="see kind.list for its schema")
     return made.model_dump(mode="json", exclude_defaults=True), made.as_text().strip()
+
+
+# Kinds that keep a plain text as it is: most of what is remembered, so no model is built for each.
+_READ_AS_GIVEN = frozenset({Fact, Observation, Reflection, Outcome, Conversation, Context, Summary})
+
+
+def _plain_content(text: str) -> tuple[Json, str]:
+    try:
+        return {"text": storable(text)}, text.strip()
+    except ValueError as error:
+        raise InvalidInput(f"content {error}", remedy="give plain JSON") from None
 
 
 def describe(error: ValidationError) -> str:

@@ -301,7 +301,10 @@ def space_name(namespace: str, model: str) -> str:
 
 def canonical(value: object) -> bytes:
     """One byte string per JSON value, whatever the order of its keys."""
-    return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode()
+    return _CANONICAL.encode(value).encode()
+
+
+_CANONICAL = json.JSONEncoder(sort_keys=True, ensure_ascii=False, separators=(",", ":"))
 
 
 def content_hash(kind: str, content: Mapping[str, object]) -> str:

@@ -16,10 +16,11 @@ import threading
 import time
 import types
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Annotated, Any, ClassVar, Literal, Self, Union, get_args, get_origin
+from functools import cache
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar, Union, cast, get_args, get_origin
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
 
@@ -31,7 +32,10 @@ def now() -> datetime:
     return datetime.now(UTC)
 
 
-def _in_utc(moment: datetime) -> datetime:
+def in_utc(moment: datetime) -> datetime:
+    """As records keep it: a moment without a zone is in UTC."""
+    if moment.tzinfo is UTC:
+        return moment
     try:
         return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
     except OverflowError:
@@ -92,7 +96,7 @@ def _printable(identifier: str) -> str:
 Text = Annotated[str, AfterValidator(storable)]
 QueryText = Annotated[Text, StringConstraints(max_length=LONGEST_QUERY)]
 """What somebody looks for: long enough for a page pasted as a question, short enough to be read at once."""
-Moment = Annotated[datetime, AfterValidator(_in_utc)]
+Moment = Annotated[datetime, AfterValidator(in_utc)]
 Json = Annotated[dict[str, Any], AfterValidator(lambda value: storable_json(value))]
 JsonList = Annotated[list[Any], AfterValidator(lambda value: storable_json(value))]
 JsonObject = dict[str, Any]
@@ -141,10 +145,37 @@ def id_after(earlier: str) -> str:
 
 def _stamped(stamp: int) -> str:
     milliseconds, counter = stamp >> 12, stamp & 0xFFF
-    tail = int.from_bytes(os.urandom(8), "big") & ((1 << 62) - 1)
+    tail = int.from_bytes(random_bytes(8), "big") & ((1 << 62) - 1)
     number = (milliseconds << 80) | (0x7 << 76) | (counter << 64) | (0b10 << 62) | tail
     digits = f"{number:032x}"
     return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+
+
+class _Randomness(threading.local):
+    """What the system gave one thread, to be used up."""
+
+    left = b""
+
+
+_randomness = _Randomness()
+RANDOM_AT_ONCE = 4096
+
+
+def random_bytes(count: int) -> bytes:
+    """As good as the system's own, of which much is asked for at once: to ask for each id lets other threads in."""
+    left = _randomness.left
+    if len(left) < count:
+        left = os.urandom(max(RANDOM_AT_ONCE, count))
+    _randomness.left = left[count:]
+    return left[:count]
+
+
+def _forget_randomness() -> None:
+    _randomness.left = b""
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_randomness)  # else both would make the same ids
 
 
 def derived_id(*parts: str) -> str:
@@ -264,6 +295,13 @@ class Record(BaseModel):
 
     _columns: ClassVar[tuple[Column, ...]]
 
+    @classmethod
+    def of_valid(cls, **fields: Any) -> Self:
+        """A record of fields that were validated a moment ago and are as it keeps them; what is left out has its
+        default. To validate them again takes longer than to store them, for each of thousands.
+        """
+        return of_valid(cls, fields)
+
     def refers(self, field: str) -> str | None:
         """The id that a field refers to; None if it refers to nothing."""
         if any(getattr(self, other) is not None for other in self.shape.references[field].unless):
@@ -274,6 +312,35 @@ class Record(BaseModel):
     def changed(self, **fields: object) -> Self:
         """A validated copy with some fields different."""
         return type(self).model_validate({**self.__dict__, **fields})
+
+
+M = TypeVar("M", bound=BaseModel)
+
+
+def of_valid(model: type[M], fields: Mapping[str, Any]) -> M:
+    """A model of valid fields, not validated again."""
+    plain, made = _defaults(model)
+    values = {**plain, **fields}
+    for name, make in made:
+        if name not in fields:
+            values[name] = make()
+    built = model.__new__(model)
+    object.__setattr__(built, "__dict__", values)
+    object.__setattr__(built, "__pydantic_fields_set__", set(fields))
+    object.__setattr__(built, "__pydantic_extra__", None)
+    object.__setattr__(built, "__pydantic_private__", None)
+    return built
+
+
+@cache
+def _defaults(model: type[BaseModel]) -> tuple[dict[str, Any], list[tuple[str, Callable[[], Any]]]]:
+    """What fields hold that are left out, all of them in their order; and those whose default is made each time."""
+    plain, made = {}, []
+    for name, info in model.model_fields.items():
+        plain[name] = None if info.is_required() or info.default_factory else info.default
+        if info.default_factory is not None:
+            made.append((name, cast(Callable[[], Any], info.default_factory)))
+    return plain, made
 
 
 _SCALARS: dict[object, ColumnType] = {

@@ -10,16 +10,15 @@ from __future__ import annotations
 import logging
 import threading
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from secrets import token_hex
 from typing import Any
 
 from recollect.domain.audit import AccessLog, AccessOperation
 from recollect.domain.memory import Memory
-from recollect.domain.record import now
+from recollect.domain.record import now, random_bytes
 from recollect.errors import Conflict, DuplicateKey, InvalidInput, RecollectError
 from recollect.ports.query import OneOf, Query
 from recollect.ports.records import RecordStore, Scope
@@ -90,7 +89,7 @@ def _as_seen(scope: Scope, operation: AccessOperation) -> AccessOperation:
 
 
 def new_salt() -> str:
-    return token_hex(SALT_BYTES)
+    return random_bytes(SALT_BYTES).hex()
 
 
 class Journal:
@@ -113,11 +112,11 @@ class Journal:
         request: dict[str, Any],
         *,
         failures_only: bool = False,
-        refused: dict[str, Any] | None = None,
+        refused: Callable[[], dict[str, Any]] | None = None,
     ) -> Iterator[None]:
         """Log what is done in the block: by its own entry, or else by one made here; failures always.
 
-        `refused` is the request as logged if it fails.
+        `refused` gives the request as logged if it fails.
         """
         concerned = _owners(action, request)
         known = _RunningOperation(action, session=concerned["session"], agent=concerned["agent"])
@@ -125,7 +124,7 @@ class Journal:
         try:
             yield
         except RecollectError as error:
-            self.failed(scope, operation, action, request if refused is None else refused, error.code)
+            self.failed(scope, operation, action, request if refused is None else refused(), error.code)
             raise
         finally:
             _under_way.reset(token)

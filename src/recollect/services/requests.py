@@ -9,7 +9,19 @@ from collections.abc import Iterator
 from datetime import datetime
 from functools import cache
 from hashlib import sha256
-from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar, get_args, get_origin, get_type_hints, overload
+from typing import (
+    Annotated,
+    Any,
+    ClassVar,
+    Generic,
+    Literal,
+    Self,
+    TypeVar,
+    get_args,
+    get_origin,
+    get_type_hints,
+    overload,
+)
 
 from pydantic import (
     BaseModel,
@@ -28,7 +40,7 @@ from pydantic_core import CoreSchema
 
 from recollect.domain.access import Restriction
 from recollect.domain.kinds import describe
-from recollect.domain.record import Id
+from recollect.domain.record import Id, of_valid
 from recollect.errors import InvalidInput
 from recollect.services.request_limits import bounded
 from recollect.services.times import reading_whose
@@ -111,6 +123,11 @@ class Reply(BaseModel):
         exclude_if=lambda masked: not masked,
         description="Secrets that were masked before anything was stored; left out where there were none",
     )
+
+    @classmethod
+    def of_valid(cls, **fields: Any) -> Self:
+        """A reply of fields that are valid, as those of a stored record are: for replies of thousands of parts."""
+        return of_valid(cls, fields)
 
     @classmethod
     def own_fields(cls) -> tuple[str, ...]:

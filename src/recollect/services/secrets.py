@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from functools import cache
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, TypeVar, cast, get_args
@@ -23,7 +24,7 @@ from pydantic import BaseModel
 
 from recollect.domain.record import DEEPEST_JSON
 from recollect.domain.text.secret_formats import KEY_BY_NAME, kind_by_name
-from recollect.domain.text.secrets import MARK, SHORTEST, SecretPolicy, find
+from recollect.domain.text.secrets import MARK, SHORTEST, FoundSecret, SecretPolicy, find
 from recollect.domain.workspaces import Content
 from recollect.errors import InvalidInput, SecretFound
 from recollect.services.requests import AsGiven, MaskedSecret, Request
@@ -108,11 +109,16 @@ class Masking:
         counts = list(self._counts.items())[:MOST_NAMED]
         return [MaskedSecret(field=field or "it", kind=kind, count=count) for (field, kind), count in counts]
 
-    def text(self, text: str, field: str) -> str:
+    def text(self, text: str, field: str, part: str = "") -> str:
+        """`part` is the place of the text within the field."""
         if len(text) < SHORTEST or _HARMLESS.fullmatch(text):
             return text
+        found = find(text, self._policy.formats)
+        return self._marked(text, found, f"{field}.{part}" if field and part else field or part) if found else text
+
+    def _marked(self, text: str, found: Sequence[FoundSecret], field: str) -> str:
         parts, end = [], 0
-        for secret in find(text, self._policy.formats):
+        for secret in found:
             value = text[secret.start : secret.end]
             if not self._policy.allows(value):
                 parts += [text[end : secret.start], self._mark(secret.kind, value, field, hashed=secret.is_random)]
@@ -148,11 +154,17 @@ class Masking:
     def model(self, model: M, field: str, depth: int = 0) -> M:
         changed: dict[str, object] = {}
         as_given = _as_given(type(model))
+        # What a request leaves out is our own default.
+        given = model.model_fields_set if isinstance(model, Request) else model.__dict__
         for name, value in model.__dict__.items():
-            if value is not None and name not in as_given:
-                masked = self._inside(value, field, name, depth)
-                if masked is not value:
-                    changed[name] = masked
+            if name not in given:
+                continue
+            kind = type(value)
+            if kind in _WITHOUT_TEXT or name in as_given or (kind in _CONTAINERS and not value):
+                continue
+            masked = self.text(value, field, name) if kind is str else self._inside(value, field, name, depth)
+            if masked is not value:
+                changed[name] = masked
         return model.model_copy(update=changed) if changed else model
 
     def mapping(self, given: dict[K, Any], field: str, depth: int = 0) -> dict[K, Any]:
@@ -180,6 +192,10 @@ class Masking:
             return f"{MARK}{kind}]"
         digest = self._keyed(sha256(value.encode("utf-8", "replace")).hexdigest())
         return f"{MARK}{kind} {digest[-HASH_DIGITS:]}]"
+
+
+_WITHOUT_TEXT = frozenset({type(None), bool, int, float, datetime})
+_CONTAINERS = frozenset({list, dict, tuple})
 
 
 def _mark_of_length(kind: str, length: int) -> bytes:

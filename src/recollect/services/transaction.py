@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
@@ -15,7 +16,7 @@ from recollect.domain.conversations import Message, Session
 from recollect.domain.kinds import describe
 from recollect.domain.memory import Memory, Tag
 from recollect.domain.provenance import Citation
-from recollect.domain.record import Record
+from recollect.domain.record import Record, now
 from recollect.errors import (
     DuplicateKey,
     InColdStorage,
@@ -25,7 +26,7 @@ from recollect.errors import (
     VersionConflict,
 )
 from recollect.ports.query import Page, Query, equal
-from recollect.ports.records import revised
+from recollect.ports.records import Scope, revised
 from recollect.ports.steps import Committed, Insert, Step
 from recollect.services.access_journal import named, new_salt
 from recollect.services.named_owners import unknown_owners
@@ -110,20 +111,40 @@ def logged(
     """
     about = named(action)
     told = {name: value for name, value in request.items() if value not in (None, "", [])}
-    return Insert(
-        AccessLog(
-            organization_id=tenant.scope.organization_id,
-            memory_id=memory.id if memory else None,
-            session_id=(memory.session_id if memory else None) or about.get("session_id"),
-            agent_id=(memory.agent_id if memory else None) or about.get("agent_id"),
-            actor_id=tenant.scope.actor,
-            operation=operation,
-            action=about["action"],
-            request_data={**about.get("request_data", {}), **told},
-            ip_address=tenant.scope.address,
-            salt=new_salt(),
-        )
-    )
+    moment = now()
+    fields = {
+        "organization_id": tenant.scope.organization_id,
+        "created_at": moment,
+        "updated_at": moment,
+        "timestamp": moment,
+        "memory_id": memory.id if memory else None,
+        "session_id": (memory.session_id if memory else None) or about.get("session_id"),
+        "agent_id": (memory.agent_id if memory else None) or about.get("agent_id"),
+        "actor_id": tenant.scope.actor,
+        "operation": operation,
+        "action": about["action"],
+        "request_data": {**about.get("request_data", {}), **told},
+        "ip_address": tenant.scope.address,
+        "salt": new_salt(),
+    }
+    # Of a memory only valid ids are told, and in most calls nothing but texts: see `valid_scope`.
+    if memory is None or not valid_scope(tenant.scope) or not all(isinstance(one, str) for one in told.values()):
+        return Insert(AccessLog(**fields))
+    return Insert(AccessLog.of_valid(**fields))
+
+
+def valid_scope(scope: Scope) -> bool:
+    """Whether what a scope says of the caller may stand in records as it is; known for each caller once."""
+    return _is_valid_caller(scope.organization_id, scope.actor, scope.address)
+
+
+@lru_cache(maxsize=1000)
+def _is_valid_caller(organization_id: str, actor: str | None, address: str | None) -> bool:
+    try:
+        AccessLog(organization_id=organization_id, actor_id=actor, ip_address=address, operation="read")
+    except ValidationError:
+        return False
+    return True
 
 
 def commit(tenant: Tenant, steps: Sequence[Step]) -> int:

@@ -342,6 +342,24 @@ def test_a_process_that_only_writes_seals_when_it_is_told(
     assert segment_files(tmp_path)
 
 
+def test_commits_without_enough_vectors_do_not_wake_the_upkeep_each_time(
+    truth: MemoryTruth, open_index: OPEN, random: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the seqs of a store a third are of vectors: there is a look at fifty seqs, and the next when it may pay."""
+    index = open_index(background=True, seal_rows=50)
+    woken: list[int] = []
+    monkeypatch.setattr(index._upkeep, "wake", lambda: woken.append(truth.last))
+    for number in range(100):
+        fill(truth, random, 1, start=number)
+        truth.last += 2
+        looks = len(woken)
+        index.hint(truth.last)
+        while len(woken) > looks and index._work():
+            pass
+    assert len(woken) <= 24
+    assert sum(segment.rows for segment in index._state.segments) >= 50
+
+
 def test_a_bulk_load_is_sealed_in_pieces_by_the_first_search(
     truth: MemoryTruth, open_index: OPEN, random: np.random.Generator, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

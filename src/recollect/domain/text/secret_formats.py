@@ -34,6 +34,8 @@ class SecretFormat:
     """One of these is in the text, too."""
     least: int = 0
     """How long a word of the text must be for it."""
+    gate: re.Pattern[str] | None = None
+    """What every text with such a secret has, and few others: quicker to look for."""
     is_likely: Callable[[str], bool] = always
     any_case: bool = False
     is_random: bool = True
@@ -339,6 +341,7 @@ FORMATS: tuple[SecretFormat, ...] = (
             re.ASCII,
         ),
         is_anchored=False,
+        gate=re.compile("[0-9]{4}(?:[ -][0-9]{4}|[0-9]{9})"),
         is_likely=is_card_number,
         is_random=False,
     ),
@@ -349,6 +352,7 @@ IBAN = SecretFormat(
     hints=("",),
     pattern=re.compile(r"[A-Z](?<![A-Za-z0-9].)[A-Z]\d{2}(?: ?[A-Z0-9]{4}){2,7}(?: ?[A-Z0-9]{1,3})?(?![A-Za-z0-9])"),
     is_anchored=False,
+    gate=re.compile("[A-Z][A-Z][0-9][0-9]"),
     is_likely=_is_iban,
     is_random=False,
 )

@@ -54,8 +54,10 @@ def find(text: str, formats: Sequence[SecretFormat] = FORMATS) -> list[FoundSecr
     longest = max(map(len, long_words), default=0)
     words, lowered = " ".join(long_words), _lowered(text)
     found: list[FoundSecret] = []
+    if not long_words and not _may_be_in(formats, text, lowered):
+        return []
     for one in formats:
-        if one.least > longest:
+        if one.least > longest or (one.gate is not None and not one.gate.search(text)):
             continue
         searched = lowered if one.any_case else words if one.least else text
         for hint in one.hints:  # most texts have none: this loop is nearly all that they cost
@@ -64,6 +66,51 @@ def find(text: str, formats: Sequence[SecretFormat] = FORMATS) -> list[FoundSecr
                     found += _matches(one, text, lowered)
                 break
     return _joined(found) if found else found
+
+
+@dataclass(frozen=True, slots=True)
+class _ShortWords:
+    """What some formats look for in a text of short words, as most texts are: all their hints together."""
+
+    formats: Sequence[SecretFormat]
+    hints: tuple[str, ...]
+    lowered_hints: tuple[str, ...]
+    gates: tuple[re.Pattern[str], ...]
+    are_all_hinted: bool
+
+
+_prepared: list[_ShortWords] = []
+_MOST_PREPARED = 8  # of as many settings in one process
+
+
+def _may_be_in(formats: Sequence[SecretFormat], text: str, lowered: str) -> bool:
+    """Whether a text without long words is worth a look at each format."""
+    known = next((one for one in _prepared if one.formats is formats), None) or _prepare(formats)
+    if not known.are_all_hinted:
+        return True
+    for hint in known.lowered_hints:
+        if hint in lowered:
+            return True
+    for hint in known.hints:
+        if hint in text:
+            return True
+    return any(gate.search(text) for gate in known.gates)
+
+
+def _prepare(formats: Sequence[SecretFormat]) -> _ShortWords:
+    short = [one for one in formats if not one.least]
+    hinted = [one for one in short if all(one.hints)]
+    gated = [one.gate for one in short if one not in hinted and one.gate is not None]
+    made = _ShortWords(
+        formats,
+        tuple(hint for one in hinted if not one.any_case for hint in one.hints),
+        tuple(hint for one in hinted if one.any_case for hint in one.hints),
+        tuple(gated),
+        len(hinted) + len(gated) == len(short),
+    )
+    if len(_prepared) < _MOST_PREPARED:
+        _prepared.append(made)
+    return made
 
 
 def without_secrets(text: str) -> str:

@@ -127,7 +127,11 @@ def terms_of(texts: Iterable[str]) -> dict[str, None]:
     length = 0
     for text in texts:
         length += len(text)
-        for token in tokens(text):
+        cut = tokens(text)
+        if text.isascii() and "".join(cut).isalnum():  # plain words, as in most texts
+            found |= dict.fromkeys(map(stem, cut))
+            continue
+        for token in cut:
             if is_paired(token):
                 found |= dict.fromkeys(token)
             _add(token, found)

@@ -110,8 +110,14 @@ def _export(service: Service) -> Endpoint:
         tenant = service.core.for_scope(scope)
         given = cast(ExportQueryRequest, validated(operation, fields_of(operation, request, body)))
         asked, _ = masked_request(tenant, given)
-        refused = sanitized(asked, refused=True)
-        with service.core.journal.attend(scope, operation.access, operation.name, sanitized(asked), refused=refused):
+        attended = service.core.journal.attend(
+            scope,
+            operation.access,
+            operation.name,
+            sanitized(asked),
+            refused=lambda: sanitized(asked, refused=True),
+        )
+        with attended:
             if asked.path is not None:
                 own_target(tenant, asked.path)
             return open_files.enter_context(exported(tenant, asked))

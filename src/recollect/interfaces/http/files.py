@@ -115,8 +115,14 @@ def _download(service: Service) -> Endpoint:
         scope = service.allowed(request, operation).scope
         asked = cast(ReadFileRequest, validated(operation, upload_fields(operation, request)))
         asked, _ = masked_request(service.core.for_scope(scope), asked)
-        refused = sanitized(asked, refused=True)
-        with service.core.journal.attend(scope, operation.access, operation.name, sanitized(asked), refused=refused):
+        attended = service.core.journal.attend(
+            scope,
+            operation.access,
+            operation.name,
+            sanitized(asked),
+            refused=lambda: sanitized(asked, refused=True),
+        )
+        with attended:
             return open_file(service.core.for_scope(scope), asked)
 
     async def read(request: Request) -> Response:

@@ -23,7 +23,7 @@ from recollect.domain.memory import (
     identity_of,
 )
 from recollect.domain.provenance import AnyCitation, Citation, CitationLookup, entered, read_citation
-from recollect.domain.record import LONGEST_SECONDS, Id, Json, Name, Text, Vector, new_id, now
+from recollect.domain.record import ID_LENGTH, LONGEST_SECONDS, Id, Json, Name, Text, Vector, in_utc, new_id, now
 from recollect.errors import (
     Denied,
     InvalidInput,
@@ -40,7 +40,7 @@ from recollect.services.request_limits import MOST_CITATIONS, MOST_LINKS, MOST_N
 from recollect.services.requests import Request
 from recollect.services.tenant import Tenant
 from recollect.services.times import From, Through
-from recollect.services.transaction import load, made
+from recollect.services.transaction import load, made, valid_scope
 
 Hanging = Citation | Tag | Relationship
 DERIVING = {"pattern": ("generalized_from", "generalized_from"), "summary": ("covers", "summarizes")}
@@ -182,29 +182,46 @@ def _memory(tenant: Tenant, request: RememberRequest, content: dict[str, Any], t
     digest = content_hash(request.kind, content)
     expires_at = _expiry(request, moment)
     lasting = (sorted(request.namespaces), request.valid_from, request.valid_to, expires_at)
-    memory: Memory = made(
-        Memory,
-        tenant,
-        id=request.id or new_id(),
-        content=content,
-        text=text,
-        content_hash=digest,
-        identity=identity_of(digest, {**links, "author": request.author}, request.at, lasting),
-        occurred_at=at,
-        moment=moment_in_words(tenant, at, request.user),
-        expires_at=expires_at,
-        created_at=moment,
-        updated_at=moment,
+    given = request.__dict__
+    fields = {
+        "id": request.id or new_id(),
+        "content": content,
+        "text": text,
+        "content_hash": digest,
+        "identity": identity_of(digest, {**links, "author": request.author}, request.at, lasting),
+        "occurred_at": at,
+        "moment": moment_in_words(tenant, at, request.user),
+        "expires_at": expires_at,
+        "created_at": moment,
+        "updated_at": moment,
         **links,
-        **{name: getattr(request, name) for name in _COPIED},
-    )
-    return memory
+        **{name: given[name] for name in _COPIED},
+    }
+    if not valid_scope(tenant.scope) or not _are_valid(fields, links):
+        return made(Memory, tenant, **fields)
+    actor = tenant.scope.actor
+    fields |= {name: in_utc(fields[name]) for name in _MOMENTS if fields[name] is not None}
+    return Memory.of_valid(organization_id=tenant.scope.organization_id, created_by=actor, updated_by=actor, **fields)
 
 
 _COPIED = (
     "kind author source_agent scope level confidence priority importance metadata namespaces valid_from valid_to"
     " idempotency_key score"
 ).split()
+_MOMENTS = ("occurred_at", "expires_at", "created_at", "updated_at")
+_NAMED = ("id", "level", "idempotency_key")
+
+
+def _are_valid(fields: Mapping[str, Any], links: Mapping[str, str | None]) -> bool:
+    """Whether a memory of these fields is valid, since the request was: nothing that a request does not check. Masking
+    may have made an id longer, and what a kind makes of its content is the kind's own.
+    """
+    if fields["valid_from"] is not None or fields["valid_to"] is not None:
+        return False
+    if fields["content"] != {"text": fields["text"]}:
+        return False
+    names = (*links.values(), *(fields[name] for name in _NAMED))
+    return all(name is None or 0 < len(name) <= ID_LENGTH for name in names)
 
 
 def _stored_at(tenant: Tenant, request: RememberRequest) -> datetime:

@@ -23,6 +23,7 @@ from recollect.errors import (
 )
 from recollect.ports.query import equal
 from recollect.ports.steps import Absent, Insert, Step
+from recollect.services.collection_pause import paused_collection
 from recollect.services.memories.draft import Draft, RememberRequest, draft_of
 from recollect.services.memories.embedded_records import embedded_memory
 from recollect.services.memories.embeddings import (
@@ -71,12 +72,12 @@ def remember_many(
 ) -> RememberManyReply:
     """Store many memories at once: all of them, or none."""
     if progress is None:
-        return RememberManyReply(receipts=_remember_all(tenant, request.memories))
+        return RememberManyReply.of_valid(receipts=_remember_all(tenant, request.memories))
     total = len(request.memories)
     meter = _EmbeddingMeter(progress, total, max(1, len(tenant.embedders)))
     receipts = _remember_all(tenant, request.memories, meter.add)
     progress(total, total)
-    return RememberManyReply(receipts=receipts)
+    return RememberManyReply.of_valid(receipts=receipts)
 
 
 class _EmbeddingMeter:
@@ -96,6 +97,11 @@ Done = Callable[[int], None] | None
 
 
 def _remember_all(tenant: Tenant, requests: Sequence[RememberRequest], done: Done = None) -> list[Receipt]:
+    with paused_collection(len(requests)):
+        return _remember_each(tenant, requests, done)
+
+
+def _remember_each(tenant: Tenant, requests: Sequence[RememberRequest], done: Done) -> list[Receipt]:
     lookup = tenant.citation_lookup(tenant.scope, None) if any(one.cites for one in requests) else None
     kinds = declared_kinds(tenant, [one.kind for one in requests])
     read_zones(tenant, {one.user for one in requests if one.user is not None})
@@ -204,7 +210,7 @@ _UNDECLARED = ("its kind is not declared, and the settings accept any; declare i
 
 
 def _receipt(draft: Draft, indexed: IndexingResult, seq: int) -> Receipt:
-    return Receipt(
+    return Receipt.of_valid(
         id=draft.memory.id,
         version=draft.memory.version,
         status=draft.memory.status,

@@ -83,7 +83,8 @@ def moment_text(moment: datetime) -> str:
 _WITHOUT_ZONE = len("2026-01-01T00:00:00.000000")
 
 
-_PLAIN_JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+# What records hold was checked for its depth: it holds no circle.
+_PLAIN_JSON = json.JSONEncoder(ensure_ascii=False, check_circular=False, separators=(",", ":"))
 
 
 def json_text(value: object) -> str:

@@ -9,7 +9,7 @@ by `ON DELETE SET NULL` without clearing the tenant too, and two of the engines 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
@@ -228,22 +228,24 @@ def references_of(steps: Iterable[Step]) -> dict[str, set[str]]:
     together, and made known by `expect`.
     """
     inserted = [step.record for step in steps if isinstance(step, Insert)]
-    new = {(record.shape.table, record.id) for record in inserted}
-    wanted: dict[str, set[str]] = {}
+    named: dict[str, set[str]] = {}
+    new: dict[str, set[str]] = {}
     for record in inserted:
+        new.setdefault(record.shape.table, set()).add(record.id)
         for _, target, id in referred_to(record):
-            if (target, id) not in new:
-                wanted.setdefault(target, set()).add(id)
-    return wanted
+            named.setdefault(target, set()).add(id)
+    wanted = {target: ids - new.get(target, set()) for target, ids in named.items()}
+    return {target: ids for target, ids in wanted.items() if ids}
 
 
-def referred_to(record: Record) -> Iterator[tuple[str, str, str]]:
+def referred_to(record: Record) -> list[tuple[str, str, str]]:
     """The fields that refer to something, each with the table and the id."""
     values = record.__dict__
-    for field, target, unless in _references(type(record)):
-        id = values[field]
-        if id is not None and all(values[other] is None for other in unless):
-            yield field, target, id
+    return [
+        (field, target, id)
+        for field, target, unless in _references(type(record))
+        if (id := values[field]) is not None and not (unless and any(values[other] is not None for other in unless))
+    ]
 
 
 @cache

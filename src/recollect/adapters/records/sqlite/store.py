@@ -24,7 +24,7 @@ from recollect.adapters.atomic_file import atomic_path, clear_unfinished, identi
 from recollect.adapters.encryption.master_key import MasterKey, new_data_key
 from recollect.adapters.file_scan import scan_files
 from recollect.adapters.records.common import ddl
-from recollect.adapters.records.common.bulk_transaction import step_kind
+from recollect.adapters.records.common.bulk_transaction import StepKind, step_kind
 from recollect.adapters.records.common.checks import check_text as check_text_query
 from recollect.adapters.records.common.codec import Codec
 from recollect.adapters.records.common.data_keys import DataKeys
@@ -53,6 +53,7 @@ from recollect.adapters.records.sqlite.connection import (
 from recollect.adapters.records.sqlite.dialect import DIALECT
 from recollect.adapters.records.sqlite.foreign_pages import file_pieces, seal_by_content, seal_proven
 from recollect.adapters.records.sqlite.fulltext_check import check_text
+from recollect.adapters.records.sqlite.insert_runs import RunTransaction, has_run
 from recollect.adapters.records.sqlite.key_change import wait_for_change
 from recollect.adapters.records.sqlite.maintenance import (
     check_content,
@@ -76,7 +77,7 @@ from recollect.adapters.records.sqlite.wal_guard import (
 )
 from recollect.adapters.records.sqlite.wal_notes import LogNote, LogNotes
 from recollect.domain.record import RECORDS, Record, new_id
-from recollect.errors import DamagedData, DuplicateKey, InvalidInput, StoreBusy, StoreError
+from recollect.errors import Conflict, DamagedData, DuplicateKey, InvalidInput, NotFound, StoreBusy, StoreError
 from recollect.ports.keys import KeyService
 from recollect.ports.member_indexes import MemberIndex
 from recollect.ports.query import Compare, Filter, OneOf, Query, Row, TextHit, TextQuery
@@ -89,6 +90,8 @@ R = TypeVar("R", bound=Record)
 T = TypeVar("T")
 LARGE_LOG_BYTES = 64_000_000
 _ONLY_ASKING = (Absent, Require)
+_REFUSALS = (Conflict, InvalidInput, NotFound)
+"""How a step says that it cannot be done."""
 _log = logging.getLogger("recollect.sqlite")
 
 
@@ -503,13 +506,34 @@ class _Tables(SqlTables[int]):
 
     def apply(self, scope: Scope, steps: Sequence[Step]) -> Committed:
         self.serve(scope)
-        work = Transaction(self, scope)
+        needed = [step for run in self._not_absent(scope, steps) for step in run]
+        if has_run(needed):
+            try:
+                return self._undoing(lambda: self._apply(RunTransaction(self, scope), needed))
+            except _REFUSALS:
+                pass  # one by one, they say which
+        return self._apply(Transaction(self, scope), needed)
+
+    def _apply(self, work: Transaction[int], steps: Sequence[Step]) -> Committed:
         self._returned = []
         self._foresee_references(work, references_of(steps))
-        done = work.apply([step for run in self._not_absent(scope, steps) for step in run])
+        done = work.apply(steps)
         self._settle_returned()
         self._records += work.growth
         return done
+
+    def _undoing(self, work: Callable[[], T]) -> T:
+        """Runs a part of a piece of work; what it did is undone if a step of it is refused."""
+        before = self.seq, self._is_text_changed, self._any_gone
+        self._cursor.execute("SAVEPOINT part")
+        try:
+            result = work()
+        except _REFUSALS:
+            self._cursor.execute("ROLLBACK TO part; RELEASE part")
+            self.seq, self._is_text_changed, self._any_gone = before
+            raise
+        self._cursor.execute("RELEASE part")
+        return result
 
     def _foresee_references(self, work: Transaction[int], wanted: Mapping[str, Collection[str]]) -> None:
         """What the inserted records refer to, asked for in one statement."""
@@ -526,7 +550,7 @@ class _Tables(SqlTables[int]):
         one of them is there, the run is gone through step by step, which says which.
         """
         is_unwritten = True
-        for kind, run in groupby(steps, step_kind):
+        for kind, run in groupby(steps, _absent_kind):
             some = list(run)
             if is_unwritten and kind.step is Absent and kind.record is not None and len(some) > 1:
                 values = tuple(cast(Compare, cast(Absent, step).where[0]).value for step in some)
@@ -563,6 +587,32 @@ class _Tables(SqlTables[int]):
         except apsw.ConstraintError as error:
             raise _duplicate(error) from None
         return self._connection.last_insert_rowid()
+
+    def insert_many(self, records: Sequence[Record]) -> None:
+        seqs: dict[type[Record], list[int]] = {}
+        alike: dict[type[Record], list[Record]] = {}
+        for seq, record in enumerate(records, self.seq + 1):
+            seqs.setdefault(type(record), []).append(seq)
+            alike.setdefault(type(record), []).append(record)
+        for record_type, some in alike.items():
+            self._insert_alike(record_type, some, seqs[record_type])
+        self.seq += len(records)
+
+    def _insert_alike(self, record_type: type[Record], records: Sequence[Record], seqs: Sequence[int]) -> None:
+        shape, codec = record_type.shape, self.codec(record_type)
+        statement = insert_statement(shape.table, ("_seq", *codec.written))
+        rows = codec.rows(records)
+        try:
+            self._cursor.executemany(statement, ((seq, *row) for seq, row in zip(seqs, rows, strict=True)))
+        except apsw.ConstraintError as error:
+            raise _duplicate(error) from None
+        if shape.leaves_trace:
+            self._returned += [(self.tenant, shape.table, record.id) for record in records]
+        if shape.text:
+            # Rows are numbered one after the other: nobody else inserts meanwhile.
+            first = self._connection.last_insert_rowid() - len(records) + 1
+            fresh = (fulltext.indexed(row, one) for row, one in enumerate(records, first) if not one.is_deleted)
+            self._cursor.executemany(fulltext.index_statement(record_type, True), fresh)
 
     def next_seq(self) -> int:
         self.seq += 1
@@ -634,6 +684,13 @@ class SqliteVectors:
     def living_seqs(self, after: int, upto: int) -> Iterable[int]:
         text = "SELECT _seq FROM embedding WHERE _seq > ? AND _seq <= ? ORDER BY _seq"
         return (seq for (seq,) in self._connection.execute(text, (after, upto)))
+
+
+_OTHER = StepKind(object)
+
+
+def _absent_kind(step: Step) -> StepKind:
+    return step_kind(step) if isinstance(step, Absent) else _OTHER
 
 
 def _duplicate(error: apsw.ConstraintError) -> DuplicateKey | StoreError:

@@ -83,6 +83,7 @@ class EmbeddedIndex:
         self._stopping = self._upkeep.stopping
         self._background = background and not readonly
         self._many_dead = False
+        self._enough_at = 0  # before this seq there cannot be enough rows to seal
 
     def kernel(self) -> str:
         return kernels.described()
@@ -150,7 +151,7 @@ class EmbeddedIndex:
 
     def hint(self, seq: int) -> None:
         """Tell that rows up to `seq` were committed: lets a process that only writes seal, too. Reads nothing."""
-        if seq - self._state.unsealed.after >= self._state.seal_rows:
+        if seq >= self._enough_at and seq - self._state.unsealed.after >= self._state.seal_rows:
             self._call_upkeep()
 
     def refresh(self) -> None:
@@ -190,6 +191,8 @@ class EmbeddedIndex:
                 self._folder.tidy(self._state.segments)
                 job = self._state.plan(force=force)
                 segments = list(self._state.segments)
+                if job is None:  # most seqs are not of vectors: without this each commit would have us look again
+                    self._enough_at = snapshot.last_seq() + self._state.seal_rows - self._state.waiting()
             try:
                 if job is None and (self._many_dead or dead_share == 0.0):
                     job = _compaction([one for one in segments if one not in fresh], snapshot, dead_share)

@@ -196,13 +196,21 @@ class IndexState:
         if segment.path is not None:
             self.folder.discard(segment.path, segment.inode)
 
-    def plan(self, *, force: bool) -> MergeJob | None:
-        """The next piece of upkeep: write what is only in memory, else merge segments of about one size."""
+    def _first_in_memory(self) -> int:
+        """From which segment on none is in a file."""
         first = len(self.segments)
         while self.folder.path is not None and first and self.segments[first - 1].path is None:
             first -= 1
-        unsealed = self.segments[first:]
-        waiting = sum(segment.rows for segment in unsealed) + len(self.unsealed)
+        return first
+
+    def waiting(self) -> int:
+        """Rows that are in memory alone."""
+        return sum(segment.rows for segment in self.segments[self._first_in_memory() :]) + len(self.unsealed)
+
+    def plan(self, *, force: bool) -> MergeJob | None:
+        """The next piece of upkeep: write what is only in memory, else merge segments of about one size."""
+        first = self._first_in_memory()
+        unsealed, waiting = self.segments[first:], self.waiting()
         if waiting >= self.seal_rows or (waiting and force):
             after = unsealed[0].after if unsealed else self.unsealed.after
             return MergeJob(after, self.unsealed.upto, [*sources_of(unsealed), *self.unsealed.sections()])

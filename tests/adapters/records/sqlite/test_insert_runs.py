@@ -1,0 +1,132 @@
+"""Inserts that are written together leave what they leave one by one, and fail as they fail one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+
+from recollect.adapters.records.sqlite import insert_runs
+from recollect.adapters.records.sqlite.connection import connect
+from recollect.adapters.records.sqlite.store import SqliteStore
+from recollect.domain.memory import Memory
+from recollect.domain.record import Record
+from recollect.errors import DuplicateKey, InvalidInput, RecollectError, ReferenceMissing
+from recollect.ports.records import Scope
+from recollect.ports.steps import Delete, Insert, Step, Touch
+from recollect.testing.conformance.makers import NOON, agent, embedding, found, memory, search, session, tag, user
+
+ACME = Scope("acme")
+WHEN: dict[str, Any] = {"created_at": NOON, "updated_at": NOON}
+ONE_BY_ONE = 10**9
+
+
+def records(count: int = 30) -> list[Record]:
+    """Of several types, mixed as services mix them; one is soft-deleted, some have empty fields."""
+    made: list[Record] = [user(ACME, "ann", **WHEN), agent(ACME, "bot", **WHEN), session(ACME, "talk", **WHEN)]
+    for number in range(count):
+        id = f"m{number:02d}"
+        fields: dict[str, Any] = {"metadata": {"n": [number, None, 0.5]}, "user_id": "ann"} if number % 3 else {}
+        text = f"naïve err-4012 number {number}"
+        made.append(memory(ACME, id, text, is_deleted=number == 7, occurred_at=NOON, **fields, **WHEN))
+        made.append(tag(ACME, id, "blue", id=f"t{number:02d}", **WHEN))
+        made.append(embedding(ACME, id, b"\x00\x3c", id=f"v{number:02d}", tokens=b"x" if number % 2 else None, **WHEN))
+    # What is soft-deleted may only be referred to by what restores it.
+    return [one for one in made if getattr(one, "memory_id", None) != "m07"]
+
+
+def steps(of: Sequence[Record]) -> list[Step]:
+    return [Insert(record) for record in of]
+
+
+def held(path: Path) -> dict[str, list[Any]]:
+    """Every row of every table, with its seq, and every word of the text index."""
+    with closing(connect(path, writable=False)) as connection:
+        tables = "SELECT name FROM sqlite_schema WHERE type = 'table' AND sql NOT LIKE '%VIRTUAL%'"
+        names = [str(name) for (name,) in connection.execute(tables) if "_text" not in str(name)]
+        rows = {name: connection.execute(f'SELECT * FROM "{name}"').fetchall() for name in names}
+        rows["recollect_store"] = [row for row in rows["recollect_store"] if row[0] != "incarnation"]
+        del rows["recollect_migrations"], rows["organization"]
+        with closing(apsw.Connection(f"file:{path}?mode=ro", flags=apsw.SQLITE_OPEN_READWRITE | 0x40)) as reader:
+            reader.execute("CREATE VIRTUAL TABLE temp.words USING fts5vocab('main', 'memory_text', 'instance')")
+            rows["words"] = reader.execute("SELECT term, doc, col FROM temp.words ORDER BY 1, 2, 3").fetchall()
+    return rows
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Any:
+    with closing(SqliteStore(tmp_path / "run.db")) as opened:
+        found(opened, "acme")
+        yield opened
+
+
+def written(path: Path, *batches: list[Step]) -> dict[str, list[Any]]:
+    with closing(SqliteStore(path)) as opened:
+        found(opened, "acme")
+        for batch in batches:
+            opened.transact(ACME, batch)
+    return held(path)
+
+
+def test_a_run_leaves_the_same_rows_and_seqs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    again: list[Step] = [Delete(Memory, "m01"), Delete(Memory, "m02")]
+    back = steps([memory(ACME, f"m{number:02d}", "said again", **WHEN) for number in (1, 2, *range(40, 50))])
+    mixed = [*steps(records()), Touch(Memory, "m03", {"access_count": 2})]
+    together = written(tmp_path / "run.db", mixed, again, back)
+    monkeypatch.setattr(insert_runs, "FEWEST", ONE_BY_ONE)
+    assert written(tmp_path / "single.db", mixed, again, back) == together
+    assert len(together["memory"]) == 40
+    assert len(together["words"]) > 100
+
+
+def test_long_runs_are_taken_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = written(tmp_path / "run.db", steps(records()))
+    monkeypatch.setattr(insert_runs, "AT_ONCE", 11)
+    assert written(tmp_path / "pieces.db", steps(records())) == whole
+
+
+def refusal(store: SqliteStore, some: list[Step]) -> tuple[type, str, object]:
+    with pytest.raises(RecollectError) as caught:
+        store.transact(ACME, some)
+    return type(caught.value), caught.value.message, caught.value.details
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error"),
+    [
+        ([memory(ACME, "m05", "another")], DuplicateKey),
+        ([tag(ACME, "m05", "blue", id="t99")], DuplicateKey),
+        ([tag(ACME, "nowhere", "red")], ReferenceMissing),
+        # Two are wrong: the first counts, though the second is found first when references are looked at together.
+        ([memory(ACME, "m05", "another"), tag(ACME, "nowhere", "red")], DuplicateKey),
+        ([tag(ACME, "nowhere", "red"), memory(ACME, "m05", "another")], ReferenceMissing),
+        ([memory(Scope("other"), "m90", "of somebody else")], InvalidInput),
+        ([memory(ACME, "m05", "another"), memory(Scope("other"), "m90", "of somebody else")], DuplicateKey),
+    ],
+)
+def test_a_run_that_fails_says_what_a_single_step_says_and_leaves_nothing(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch, wrong: list[Record], error: type[RecollectError]
+) -> None:
+    bad = steps([*records(), *wrong])
+    together = refusal(store, bad)
+    assert together[0] is error
+    assert store.tenants() == ["acme"]
+    assert search(store, ACME, "number") == []
+    monkeypatch.setattr(insert_runs, "FEWEST", ONE_BY_ONE)
+    assert refusal(store, bad) == together
+
+
+def test_after_a_run_that_failed_the_store_counts_on_as_if_it_had_not_been(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with closing(SqliteStore(tmp_path / "run.db")) as opened:
+        found(opened, "acme")
+        refusal(opened, steps([*records(), memory(ACME, "m05", "another")]))
+        opened.transact(ACME, steps(records()))
+        assert list(opened.verify()) == []
+    monkeypatch.setattr(insert_runs, "FEWEST", ONE_BY_ONE)
+    assert held(tmp_path / "run.db") == written(tmp_path / "single.db", steps(records()))
