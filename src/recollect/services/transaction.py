@@ -135,7 +135,9 @@ def logged(
 
 def valid_scope(scope: Scope) -> bool:
     """Whether what a scope says of the caller may stand in records as it is; known for each caller once."""
-    return _is_valid_caller(scope.organization_id, scope.actor, scope.address)
+    told = (scope.organization_id, scope.actor, scope.address)
+    # Texts of other types, such as `mem.organization`, are made plain ones by validation.
+    return all(one is None or type(one) is str for one in told) and _is_valid_caller(*told)
 
 
 @lru_cache(maxsize=1000)

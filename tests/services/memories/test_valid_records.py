@@ -14,6 +14,9 @@ from recollect.domain.audit import AccessLog
 from recollect.domain.memory import Embedding, Memory
 from recollect.domain.record import Record, of_valid
 from recollect.errors import InvalidInput
+from recollect.ports.records import Scope
+from recollect.services.memories.draft import RememberRequest
+from recollect.services.memories.remember import remember
 from recollect.services.memories.revise import Receipt
 from recollect.services.requests import Reply
 
@@ -73,6 +76,14 @@ def test_what_is_built_is_what_validation_makes(mem: Any) -> None:
     assert built[AccessLog] >= 13
     assert built[Embedding] >= 14
     assert built[Receipt] >= 13
+
+
+def test_the_organization_may_be_named_by_what_a_memory_says_it_is(mem: Any) -> None:
+    """`mem.organization` is a text with operations: no record keeps these."""
+    tenant = mem._core.for_scope(Scope(mem.organization, "ann"))
+    receipt = remember(tenant, RememberRequest(content="from a program's own scope"))
+    assert type(mem.organization) is not str
+    assert mem.show(receipt.id).text == "from a program's own scope"
 
 
 @pytest.mark.parametrize(

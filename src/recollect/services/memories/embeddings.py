@@ -271,7 +271,7 @@ def embeddings(
                 source_id=record.source_id,
                 message_id=record.message_id,
                 namespace=namespace,
-                model=model,
+                model=str(model),
                 part=part,
                 start=one.passage.start if one.passage else None,
                 end=one.passage.end if one.passage else None,
