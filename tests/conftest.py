@@ -90,11 +90,20 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FileScheduli
     return FileScheduling(config, log)
 
 
+SERVERS = {
+    "postgres_server": "server",
+    "dynamodb_server": "dynamodb",
+    "chroma_server": "chroma",
+    "mariadb_server": "mariadb",
+}
+
+
 def pytest_sessionfinish() -> None:
     """A process of the tests that takes long to end is killed: what it would stop at its very end would stay."""
-    server = sys.modules.get("dynamodb_server")
-    if server is not None and server.dynamodb.cache_info().currsize:
-        server.dynamodb().stop()
+    for module, name in SERVERS.items():
+        started = getattr(sys.modules.get(module), name, None)
+        if started is not None and started.cache_info().currsize:
+            started().stop()
 
 
 def _postgres() -> Any:
