@@ -42,7 +42,7 @@ from recollect.testing.conformance.makers import (
 )
 from seeds import SOAK
 
-STRIDE = 1 if SOAK else 37
+STRIDE = 1 if SOAK else 97
 ACME = Scope("acme", actor="tester")
 
 
