@@ -22,9 +22,10 @@ from recollect.services.memories.embedded_records import embedded_memory
 from recollect.services.memories.embeddings import GivenVectors, embedded
 from recollect.services.recall.candidates import Pool, candidate_of, gather
 from recollect.services.recall.filters import Condition, SearchConditions
-from recollect.services.recall.meaning import Conditions, VectorSearch
+from recollect.services.recall.meaning import VectorSearch
 from recollect.services.recall.memory_rows import MESSAGE_FIELDS, MemoryRow, MemoryRows, message_row, row_of
 from recollect.services.recall.message_conditions import MessageConditions
+from recollect.services.recall.near_depth import Conditions
 from recollect.services.tenant import Core, Tenant
 
 

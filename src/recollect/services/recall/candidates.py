@@ -26,9 +26,10 @@ from recollect.ports.query import Beside, TextQuery
 from recollect.services.memories.embeddings import GivenVectors
 from recollect.services.read_ahead import reading_ahead, reads_ahead
 from recollect.services.recall.filters import NO_SUMMARY
-from recollect.services.recall.meaning import Conditions, QuestionVector, VectorSearch, keys_of, vector_of
+from recollect.services.recall.meaning import QuestionVector, VectorSearch, keys_of, vector_of
 from recollect.services.recall.memory_rows import MemoryRow, MemoryRows, MessageRows
 from recollect.services.recall.message_conditions import SAID, MessageConditions
+from recollect.services.recall.near_depth import Conditions
 from recollect.services.recall.pool_reading import depth_of, reading_on
 from recollect.services.tenant import Tenant
 
@@ -91,7 +92,7 @@ def gather(
     )
     _compare_with(tenant, question, searched, given, pool, guessed)
     if pool.vectors and pool.vectors.question is not guessed and reads_ahead(tenant):
-        reading = reading_on(searched[0], pool.vectors.question, list(parts[0].lexical), limit)
+        reading = reading_on(tenant, searched[0], pool.vectors.question, list(parts[0].lexical), limit)
         pool.vectors.tenant = tenant = parts[0].rows.tenant = reading_ahead(tenant, reading)
     with tenant.turn:
         around: list[list[str]] = []

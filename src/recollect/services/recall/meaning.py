@@ -20,16 +20,13 @@ from recollect.ports.models import OneScriptEmbedder, Vectors
 from recollect.ports.query import Query
 from recollect.ports.vectors import StoredVector
 from recollect.services.memories.embeddings import GivenVectors, check_lengths, length_of, question_vector
-from recollect.services.recall.filters import SearchConditions
 from recollect.services.recall.memory_rows import MemoryRow, MemoryRows
 from recollect.services.recall.message_conditions import MessageConditions
+from recollect.services.recall.near_depth import Conditions, first_depth, next_depth, note_share
 from recollect.services.tenant import Tenant
 
 # A filter that the indexes do not know: up to so many passing memories are scored one by one, exactly.
 EXACT_UP_TO = 5_000
-
-
-Conditions = SearchConditions | MessageConditions
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,13 +116,14 @@ class VectorSearch:
         return _best(self.similarities(ids), limit) if len(ids) <= EXACT_UP_TO else None
 
     def _by_index(self, conditions: Conditions, rows: MemoryRows, limit: int) -> dict[str, float]:
-        depth = limit
+        depth = first_depth(self.tenant.scope.organization_id, conditions, limit)
         while True:
             found, is_exhausted = self._indexed(conditions, depth)
             passing = rows.passing(list(found))
+            note_share(self.tenant.scope.organization_id, conditions, len(found), len(passing))
             if len(passing) >= limit or is_exhausted:
                 return _best({id: found[id] for id in passing}, limit)
-            depth *= 4
+            depth = next_depth(depth, limit, len(found), len(passing))
 
     def _indexed(self, conditions: Conditions, depth: int) -> tuple[dict[str, float], bool]:
         """What the index finds in any of the namespaces, and whether there is no more."""

@@ -15,8 +15,9 @@ from recollect.ports.read_ahead import NearSearch, Neighbours, PoolReading
 from recollect.services.memories.embeddings import GivenVectors
 from recollect.services.read_ahead import reading_ahead, reads_ahead
 from recollect.services.recall.filters import NO_SUMMARY, SearchConditions
-from recollect.services.recall.meaning import Conditions, QuestionVector, vector_of
+from recollect.services.recall.meaning import QuestionVector, vector_of
 from recollect.services.recall.memory_rows import FIELDS
+from recollect.services.recall.near_depth import Conditions, first_depth
 from recollect.services.tenant import Tenant
 from recollect.services.trust import citations
 
@@ -56,7 +57,7 @@ def read_first(
             notes += told
             tenant = replace(tenant, embedders=())
     if by == "meaning":
-        near = _near(conditions, vector, limit)
+        near = _near(tenant, conditions, vector, limit)
         reading = PoolReading(Memory, FIELDS, conditions.filters(), near=near, hanging=HANGING)
     else:
         is_done = vector is not None or tenant.embedder is None
@@ -67,34 +68,37 @@ def read_first(
             conditions.facets,
             conditions.unknown_to_indexes(),
         )
-        reading = replace(_pool(conditions, vector, limit), words=words)
+        reading = replace(_pool(tenant, conditions, vector, limit), words=words)
         reading = reading if is_done else replace(reading, neighbours=None)
     return reading_ahead(tenant, replace(reading, besides=tuple(besides))), vector
 
 
-def reading_on(conditions: Conditions, vector: QuestionVector, known: Sequence[str], limit: int) -> PoolReading:
+def reading_on(
+    tenant: Tenant, conditions: Conditions, vector: QuestionVector, known: Sequence[str], limit: int
+) -> PoolReading:
     """What is left to be read once the words were searched, and the question has its vector."""
-    return replace(_pool(conditions, vector, limit), known=tuple(known))
+    return replace(_pool(tenant, conditions, vector, limit), known=tuple(known))
 
 
-def _pool(conditions: Conditions, vector: QuestionVector | None, limit: int) -> PoolReading:
+def _pool(tenant: Tenant, conditions: Conditions, vector: QuestionVector | None, limit: int) -> PoolReading:
     spaces = [space_name(namespace, vector.model) for namespace in conditions.namespaces] if vector else []
     return PoolReading(
         conditions.record,
         FIELDS,
         conditions.filters(),
-        near=_near(conditions, vector, DENSE_POOL * depth_of(limit)),
+        near=_near(tenant, conditions, vector, DENSE_POOL * depth_of(limit)),
         neighbours=Neighbours(WITHIN, NEIGHBOURS_OF, NEIGHBOUR_REACH, (NO_SUMMARY,)),
         spaces=tuple(spaces),
     )
 
 
-def _near(conditions: Conditions, vector: QuestionVector | None, limit: int) -> tuple[NearSearch, ...]:
+def _near(tenant: Tenant, conditions: Conditions, vector: QuestionVector | None, limit: int) -> tuple[NearSearch, ...]:
     """Not under a filter that the index does not know: then those that pass may be compared one by one."""
     if vector is None or conditions.is_narrowed:
         return ()
     spaces = [space_name(namespace, vector.model) for namespace in conditions.namespaces]
+    depth = first_depth(tenant.scope.organization_id, conditions, limit)
     return tuple(
-        NearSearch(space, vector.vector, limit, facets)
+        NearSearch(space, vector.vector, depth, facets)
         for space, facets in product(spaces, conditions.vector_searches())
     )

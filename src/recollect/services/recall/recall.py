@@ -28,9 +28,10 @@ from recollect.services.recall.candidates import Pool, gather, gather_near
 from recollect.services.recall.filters import MemoryFilter, SearchConditions, search_conditions
 from recollect.services.recall.hits import Hit, hits_of, without_repeats
 from recollect.services.recall.linked import MOST_HOPS, Follow, with_linked
-from recollect.services.recall.meaning import Conditions, is_understood
+from recollect.services.recall.meaning import is_understood
 from recollect.services.recall.memory_rows import MemoryRow
 from recollect.services.recall.message_conditions import includes_messages, message_conditions, message_readings
+from recollect.services.recall.near_depth import Conditions
 from recollect.services.recall.pool_reading import read_first
 from recollect.services.request_limits import MOST_CONDITIONS
 from recollect.services.requests import Reply

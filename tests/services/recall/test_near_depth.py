@@ -1,0 +1,80 @@
+"""An index that suggests what does not pass is asked for more the next time, not searched twice by every recall."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from recollect.adapters.vectors.embedded.index import EmbeddedIndex
+from recollect.services.recall import meaning, near_depth
+from recollect.services.recall.near_depth import next_depth
+
+
+@pytest.fixture(autouse=True)
+def _nothing_known() -> Iterator[None]:
+    near_depth._shares.clear()
+    yield
+    near_depth._shares.clear()
+
+
+@pytest.fixture
+def depths(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many each search of the index was asked for."""
+    asked: list[int] = []
+    search = EmbeddedIndex.search
+
+    def watched(self: Any, organization_id: str, space: str, query: Any, limit: int, where: Any = None) -> Any:
+        asked.append(limit)
+        return search(self, organization_id, space, query, limit, where)
+
+    monkeypatch.setattr(EmbeddedIndex, "search", watched)
+    return asked
+
+
+@pytest.fixture
+def outdated(mem: Any) -> Any:
+    """Every fourth memory is of the past: the index does not know which."""
+    told = [
+        {"content": f"the lantern number {number} of the harbour", **({} if number % 4 else {"valid_to": "2020-01-01"})}
+        for number in range(600)
+    ]
+    mem.remember_many(told)
+    return mem
+
+
+def test_only_the_first_recall_searches_twice(outdated: Any, depths: list[int]) -> None:
+    first = outdated.recall("which lantern of the harbour", by="meaning", limit=50)
+    assert len(depths) == 2
+    assert depths[0] == 50
+    assert depths[1] < 4 * 50
+    del depths[:]
+    assert outdated.recall("which lantern of the harbour", by="meaning", limit=50).hits == first.hits
+    assert len(depths) == 1
+    assert 50 < depths[0] < 100
+
+
+def test_what_a_filter_of_the_caller_left_out_says_nothing(mem: Any, depths: list[int], monkeypatch: Any) -> None:
+    monkeypatch.setattr(meaning, "EXACT_UP_TO", 1)
+    told = [{"content": f"a buoy number {number}", "priority": 1 + number % 9} for number in range(80)]
+    mem.remember_many(told)
+    assert mem.recall("which buoy", by="meaning", limit=10, min_priority=9).hits
+    assert len(depths) > 1
+    assert not near_depth._shares
+
+
+def test_where_all_pass_again_the_usual_number_comes_back(mem: Any, depths: list[int]) -> None:
+    mem.remember_many([{"content": f"a buoy number {number}"} for number in range(80)])
+    near_depth._shares[mem.organization, "memory"] = 0.5
+    for _ in range(250):
+        mem.recall("which buoy", by="meaning", limit=10)
+    assert depths[0] == 20
+    assert depths[-1] == 10
+
+
+@pytest.mark.parametrize(
+    ("passing", "wanted"), [(100, 150), (81, 155), (50, 250), (10, 400), (0, 400)], ids=lambda one: str(one)
+)
+def test_a_second_look_is_as_deep_as_the_share_says(passing: int, wanted: int) -> None:
+    assert next_depth(100, 100, 100, passing) == wanted
