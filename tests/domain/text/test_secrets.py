@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import random
 import uuid
 from itertools import pairwise
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recollect.domain.text.secret_formats import FORMATS, IBAN, is_card_number
+from recollect.domain.text.secret_formats import FORMATS, IBAN, SecretFormat, is_card_number
 from recollect.domain.text.secrets import SecretPolicy, find
 from recollect.testing.made_secrets import TEMPLATES, made
 
@@ -106,3 +107,18 @@ def test_places_are_in_order_and_apart(before: str, format: str, after: str) -> 
     found = find(f"{before} {made(format)[1]} {after}")
     assert all(one.end <= two.start for one, two in pairwise(found))
     assert all(one.start < one.end for one in found)
+
+
+@pytest.mark.parametrize(
+    "one", [one for one in (*FORMATS, IBAN) if one.gate is not None], ids=lambda one: str(one.kind)
+)
+def test_a_quick_look_misses_nothing_that_the_pattern_finds(one: SecretFormat) -> None:
+    """With the digits of other scripts, too: some patterns take them."""
+    chance, found = random.Random(1), 0
+    for _ in range(20_000):
+        text = "".join(chance.choice("0123456789٣ -AB" if chance.random() < 0.5 else "0123456789") for _ in range(24))
+        if one.pattern.search(text):
+            found += 1
+            assert one.gate is not None
+            assert one.gate.search(text), text
+    assert found > 50

@@ -352,7 +352,7 @@ IBAN = SecretFormat(
     hints=("",),
     pattern=re.compile(r"[A-Z](?<![A-Za-z0-9].)[A-Z]\d{2}(?: ?[A-Z0-9]{4}){2,7}(?: ?[A-Z0-9]{1,3})?(?![A-Za-z0-9])"),
     is_anchored=False,
-    gate=re.compile("[A-Z][A-Z][0-9][0-9]"),
+    gate=re.compile(r"[A-Z][A-Z]\d\d"),
     is_likely=_is_iban,
     is_random=False,
 )
