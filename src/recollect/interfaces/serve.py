@@ -66,9 +66,9 @@ def serve(request: ServeRequest, progress: Progress | None = None) -> Served:
     """Serve the API, the console and MCP until stopped. The first start makes an owner and puts its key in a file."""
     try:
         import mcp  # noqa: F401 - one of its interfaces
-        import uvicorn
 
         from recollect.interfaces.http.log_lines import show_logs
+        from recollect.interfaces.http.web_server import WebServer
     except ImportError:
         raise MissingExtra("the web server is not installed", remedy="pip install 'recollect[server]'") from None
     settings = settings_of(request)
@@ -81,7 +81,7 @@ def serve(request: ServeRequest, progress: Progress | None = None) -> Served:
         prepare(core, settings)
         with listening(settings.server) as (listener, address):
             served = application(core, settings)
-            server = uvicorn.Server(web_config(served, settings.server))
+            server = WebServer(web_config(served, settings.server))
             with _stopped_by_signals(server, served.state.service):
                 print(f"Recollect listens on {address}", file=sys.stderr, flush=True)
                 show_logs(settings.server.log_format)

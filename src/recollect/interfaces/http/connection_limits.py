@@ -133,6 +133,12 @@ class Connection(HttpToolsProtocol):
                 )
 
     @property
+    def awaits_request(self) -> bool:
+        """Whether the first request is still to come, or the rest of a head."""
+        is_begun = self._head_since is not None and self._head_bytes > 0
+        return (self.cycle is None or is_begun) and not self._is_rejected
+
+    @property
     def _is_answering(self) -> bool:
         return self.cycle is not None and not self.cycle.response_complete
 

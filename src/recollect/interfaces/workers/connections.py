@@ -12,8 +12,9 @@ import logging
 import socket
 from collections.abc import Callable
 
-from uvicorn import Config, Server
+from uvicorn import Config
 
+from recollect.interfaces.http.web_server import WebServer
 from recollect.interfaces.workers.board import Board
 
 AFTER_OTHERS_SECONDS = 0.003  # for each connection that another has less
@@ -22,7 +23,7 @@ AFTER_ERROR_SECONDS = 1.0  # when the system has no more files
 log = logging.getLogger("recollect.workers")
 
 
-class WorkerServer(Server):
+class WorkerServer(WebServer):
     """The web server, which says when it is ready and takes connections in turn with others."""
 
     def __init__(self, config: Config, listener: socket.socket, board: Board, ready: Callable[[], None]) -> None:
