@@ -129,6 +129,9 @@ class Blocks:
     def check_rows(self, extent: ColumnExtent, rows: kernels.Rows) -> None:
         if self.all_right or not len(rows):
             return
+        low, high = (extent.offset + row * extent.row_bytes for row in (int(rows.min()), int(rows.max()) + 1))
+        if self._right[low // self._block : (high - 1) // self._block + 1].all():
+            return  # soon all were used by some search: then a look at a few thousand marks is enough
         starts = extent.offset + rows * extent.row_bytes
         first, last = starts // self._block, (starts + extent.row_bytes - 1) // self._block
         for step in range(int((last - first).max()) + 1):
