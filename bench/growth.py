@@ -31,6 +31,8 @@ OF_A_USER = 2 * SESSION
 TIMES = 3
 AT_ONCE = 50
 BATCH = 1_000
+RARE, LATELY = "rare", "2031-06-01T12:00:00+00:00"
+FEW = 40  # memories that have this tag, and are of this time
 Shape = Literal["constant", "logarithmic", "linear"]
 # A count may be larger by this much without having grown: a page that was just split, a question with one more word.
 SLACK: Mapping[str, int] = {"statements": 1, "rows": 20, "steps": 300, "pages": 20, "vectors": 200, "calls": 500}
@@ -55,6 +57,7 @@ def linear(*measures: str, why: str) -> Declared:
 
 
 SCAN = "every vector in scope is compared, and every holder of a word is scored"
+HELD = "every holder of a word is scored"
 COUNTS = "what is counted is looked at"
 REWRITTEN = "the indexes are written anew without what is erased"
 DECLARED: Mapping[str, Declared] = {
@@ -70,6 +73,11 @@ DECLARED: Mapping[str, Declared] = {
     "list, one user's": Declared(),
     "list, everybody's": linear("steps", "pages", why=COUNTS),
     "list, everybody's, counted so far": Declared(),
+    "list, as it happened": linear("pages", why="what happened one after the other was not stored so"),
+    "list, what happened last": Declared(),
+    "list, a rare tag": Declared(),
+    "recall, what happened last": linear("steps", "pages", why=HELD),
+    "recall, a rare tag": linear("steps", "pages", why=HELD),
     "session.list": Declared(),
     "log": Declared(),
     "revise": Declared(),
@@ -114,6 +122,11 @@ class Doing:
         yield "list, one user's", lambda n: mem.list(user=asked[n][0])
         yield "list, everybody's", lambda n: mem.list()
         yield "list, everybody's, counted so far", lambda n: mem.list(count_at_most=1_000)
+        yield "list, as it happened", self._list_as_it_happened
+        yield "list, what happened last", lambda n: mem.list(since=LATELY)
+        yield "list, a rare tag", lambda n: mem.list(tags=[RARE])
+        yield "recall, what happened last", lambda n: mem.recall(asked[n][1], since=LATELY)
+        yield "recall, a rare tag", lambda n: mem.recall(asked[n][1], tags=[RARE])
         yield "session.list", lambda n: mem.session.list(limit=10)
         yield "log", lambda n: mem.log(limit=10)
         yield "stats", lambda n: mem.stats()
@@ -123,6 +136,11 @@ class Doing:
         yield "forget", self._forget
         yield "restore", lambda n: mem.restore(self._forgotten[n])
         yield "erase", lambda n: mem.erase(key(next(self._old)))
+
+    def _list_as_it_happened(self, number: int) -> None:
+        """A page, and one that begins further on."""
+        first = self._mem.list(order="happened", limit=500, count_at_most=1_000)
+        self._mem.list(order="happened", after=first.next)
 
     def _next(self) -> dict[str, Any]:
         self.stored += 1
@@ -134,7 +152,8 @@ class Doing:
 
 
 def request(data: Corpus, place: int) -> dict[str, Any]:
-    return {"content": data.texts[place], "id": key(place), **data.told(place)}
+    rare = {"tags": [RARE], "at": LATELY} if place < FEW else {}
+    return {"content": data.texts[place], "id": key(place), **data.told(place), **rare}
 
 
 def made(sizes: Sequence[int]) -> Corpus:

@@ -130,16 +130,16 @@ def _is_stored(mem: Any, id: str) -> bool:
     return True
 
 
-def read(mem: Any, state: State) -> None:
+def read(mem: Any, state: State, most: int) -> None:
     """Memories are read again, some more often than others: each read is counted and logged."""
     year = state.year
-    with _progress("read", year.reads, state.kept["read"]) as advance:
-        for start in range(state.kept["read"], year.reads, READS_AT_ONCE):
+    with _progress("read", most, state.kept["read"]) as advance:
+        for start in range(state.kept["read"], most, READS_AT_ONCE):
             draw = random.Random(start)
             with _counted(state, "read"):
-                for _ in range(min(READS_AT_ONCE, year.reads - start)):
+                for _ in range(min(READS_AT_ONCE, most - start)):
                     mem.show(year.key(int(year.memories * draw.random() ** 2)))
-            state.kept["read"] = min(start + READS_AT_ONCE, year.reads)
+            state.kept["read"] = min(start + READS_AT_ONCE, most)
             state.save()
             advance(state.kept["read"])
 
@@ -184,15 +184,16 @@ def address_of(store: str, folder: Path) -> Iterator[str]:
         yield address
 
 
-def run_store(store: str, folder: Path, share: float, dimensions: int) -> dict[str, Any]:
+def run_store(store: str, folder: Path, share: float, dimensions: int, most_reads: int | None) -> dict[str, Any]:
     state = State(folder, share, dimensions)
     year = state.year
-    console.print(f"[bold]{store}[/]: {year.memories:,} memories, {year.vectors:,} vectors, {year.reads:,} reads")
+    reads = year.reads if most_reads is None else min(year.reads, most_reads)
+    console.print(f"[bold]{store}[/]: {year.memories:,} memories, {year.vectors:,} vectors, {reads:,} reads")
     with address_of(store, folder) as address:
-        if state.kept["loaded"] < year.memories or state.kept["read"] < year.reads:
+        if state.kept["loaded"] < year.memories or state.kept["read"] < reads:
             with recollect.open(address, embedder="none") as mem:
                 load(mem, state)
-                read(mem, state)
+                read(mem, state, reads)
         asked = [str(folder), str(share), str(dimensions), store, address]
         subprocess.run([sys.executable, __file__, "--measure", *asked], check=True)
     return report_of(store, State(folder, share, dimensions))
@@ -224,7 +225,7 @@ def report_of(store: str, state: State) -> dict[str, Any]:
         "memories": year.memories,
         "vectors": year.vectors,
         "dimensions": year.dimensions,
-        "reads": year.reads,
+        "reads": state.kept["read"],
         "seconds": {what: {kind: round(value, 1) for kind, value in one.items()} for what, one in spent.items()},
         "load_per_second": round(year.memories / max(loading["wall"], 1e-9)),
         "measured": state.kept["measured"],
@@ -254,6 +255,7 @@ def main() -> None:
     parser.add_argument("--dimensions", type=int, default=DIMENSIONS)
     parser.add_argument("--stores", nargs="+", choices=STORES, default=list(STORES))
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / "recollect-year")
+    parser.add_argument("--reads", type=int, help="fewer of the memories that are read again: at most so many")
     parser.add_argument("--again", action="store_true", help="measure anew what is loaded")
     parser.add_argument("--out", type=Path, default=RESULTS, help="where year.json goes")
     options = parser.parse_args()
@@ -264,7 +266,7 @@ def main() -> None:
         _warn_of_disk(folder.parent, store, options.share, options.dimensions)
         if options.again and (folder / "progress.json").exists():
             State(folder, options.share, options.dimensions).measure_anew()
-        reports.append(run_store(store, folder, options.share, options.dimensions))
+        reports.append(run_store(store, folder, options.share, options.dimensions, options.reads))
         show(reports[-1])
         (options.out / "year.json").write_text(json.dumps(_with_others(options.out, reports), indent=1) + "\n")
     return None

@@ -10,6 +10,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ LIMIT = 10
 SECONDS = 30.0  # the most that the calls of one operation may take
 FORGOTTEN, TAKEN = 60, 100  # memories that measuring forgets, and all that it takes away but for the month
 ONCE = ("prune of a month",)
+LATELY = {"hour": 1 / 24, "day": 1.0, "week": 7.0}  # in days
 PAGES = (
     "",
     "/search?q={text}",
@@ -76,6 +78,9 @@ class Measures:
         yield "open and first recall", self._first
         yield "recall, one user's", lambda: self._calls(lambda u, q: self.mem.recall(q, user=u, limit=LIMIT))
         yield "recall, everybody's", lambda: self._calls(lambda u, q: self.mem.recall(q, limit=LIMIT))
+        lately = {f"last {name}": self._year.begun + timedelta(days=DAYS - days) for name, days in LATELY.items()}
+        for name, since in lately.items():
+            yield f"recall, of the {name}", partial(self._since, since)
         yield "recall by meaning, one user's", lambda: self._meaning(True)
         yield "recall by meaning, everybody's", lambda: self._meaning(False)
         yield "vector index alone, everybody's", lambda: self._calls(self._nearest)
@@ -83,6 +88,8 @@ class Measures:
         yield "show", lambda: self._calls(lambda u, q: self.mem.show(self._some(q)))
         yield "list, one user's", lambda: self._calls(lambda u, q: self.mem.list(user=u), 50)
         yield "list, everybody's", lambda: self._calls(lambda u, q: self.mem.list(), 10)
+        yield "list, everybody's, as it happened", lambda: self._calls(lambda u, q: self.mem.list(order="happened"), 10)
+        yield "list, of the last day", lambda: self._calls(lambda u, q: self.mem.list(since=lately["last day"]), 10)
         yield "log", lambda: self._calls(lambda u, q: self.mem.log(limit=50), 50)
         yield "stats", lambda: self._calls(lambda u, q: self.mem.stats(), 5)
         yield "activity", lambda: self._calls(lambda u, q: self.mem.activity(), 5)
@@ -149,6 +156,9 @@ class Measures:
         self.close()
         user, text = self._asked[0]
         return self._once(lambda: self.mem.recall(text, user=user, limit=LIMIT))
+
+    def _since(self, since: datetime) -> Result:
+        return self._calls(lambda user, text: self.mem.recall(text, since=since, limit=LIMIT), 30)
 
     def _meaning(self, scoped: bool) -> Result:
         return self._calls(

@@ -106,7 +106,8 @@ class Memory(Record):
             ("identity",),
             ("expires_at",),
             ("created_at",),
-            ("priority",),
+            ("occurred_at", "id"),
+            ("priority", "id"),
         ),
         text=TextIndex(
             fields=("text", "author", "moment"),

@@ -475,7 +475,7 @@ class Recollect(OpenMemory):
         order: Literal["newest", "oldest", "happened", "updated", "priority", "confidence", "importance", "used", "expires"] = "newest",
         forgotten: bool = False,
         rolled_up: bool = True,
-        count_at_most: int | None = None,
+        count_at_most: int | None = 100000,
     ) -> MemoryPage:
         """List memories, newest first or in another order."""
 

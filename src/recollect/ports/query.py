@@ -137,6 +137,8 @@ class Query(Generic[R_co]):
     limit: int | None = None
     after: str | None = None
     deleted: Literal["no", "yes", "only"] = "no"
+    any_order: bool = False
+    """Whichever are found first: a set is wanted, so that a store may walk the index that narrows most."""
 
     def ordering(self) -> tuple[Order, ...]:
         if any(order.field == "id" for order in self.order):

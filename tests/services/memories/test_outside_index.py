@@ -20,7 +20,7 @@ from postgres_server import server
 from recollect.adapters.vectors.external import chroma as adapter
 from recollect.adapters.vectors.external import index
 from recollect.errors import IndexFailed, InvalidSettings, MissingExtra, StoreBusy
-from recollect.services.recall import meaning
+from recollect.services.recall import few_passing
 from recollect.settings import load
 
 
@@ -75,7 +75,7 @@ def test_nothing_is_lost_while_the_index_is_away(
         found = mem.recall("pytest", by="meaning")
         assert found[0].id == kept.id
         assert [note.partition(":")[0] for note in found.notes] == ["searched without the vector index"]
-        monkeypatch.setattr(meaning, "EXACT_UP_TO", 1)
+        monkeypatch.setattr(few_passing, "EXACT_UP_TO", 1)
         found = mem.recall("pytest")
         assert [hit.id for hit in found] == [kept.id, gone.id]  # by its word, and what was written just before
         assert [note.partition(":")[0] for note in found.notes] == ["searched by words only"]

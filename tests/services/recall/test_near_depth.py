@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from recollect.adapters.vectors.embedded.index import EmbeddedIndex
-from recollect.services.recall import meaning, near_depth
+from recollect.services.recall import few_passing, near_depth
 from recollect.services.recall.near_depth import next_depth
 
 
@@ -56,7 +56,7 @@ def test_only_the_first_recall_searches_twice(outdated: Any, depths: list[int]) 
 
 
 def test_what_a_filter_of_the_caller_left_out_says_nothing(mem: Any, depths: list[int], monkeypatch: Any) -> None:
-    monkeypatch.setattr(meaning, "EXACT_UP_TO", 1)
+    monkeypatch.setattr(few_passing, "EXACT_UP_TO", 1)
     told = [{"content": f"a buoy number {number}", "priority": 1 + number % 9} for number in range(80)]
     mem.remember_many(told)
     assert mem.recall("which buoy", by="meaning", limit=10, min_priority=9).hits
@@ -74,7 +74,9 @@ def test_where_all_pass_again_the_usual_number_comes_back(mem: Any, depths: list
 
 
 @pytest.mark.parametrize(
-    ("passing", "wanted"), [(100, 150), (81, 155), (50, 250), (10, 400), (0, 400)], ids=lambda one: str(one)
+    ("passing", "wanted"),
+    [(100, 150), (81, 155), (50, 250), (10, 1250), (1, 1600), (0, 1600)],
+    ids=lambda one: str(one),
 )
 def test_a_second_look_is_as_deep_as_the_share_says(passing: int, wanted: int) -> None:
     assert next_depth(100, 100, 100, passing) == wanted

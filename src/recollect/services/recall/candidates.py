@@ -22,9 +22,10 @@ from recollect.domain.text.relevance import (
     Ranked,
     Ranking,
 )
-from recollect.ports.query import Beside, TextQuery
+from recollect.ports.query import Beside, OneOf, TextQuery
 from recollect.services.memories.embeddings import GivenVectors
 from recollect.services.read_ahead import reading_ahead, reads_ahead
+from recollect.services.recall.few_passing import few_passing
 from recollect.services.recall.filters import NO_SUMMARY
 from recollect.services.recall.meaning import QuestionVector, VectorSearch, keys_of, vector_of
 from recollect.services.recall.memory_rows import MemoryRow, MemoryRows, MessageRows
@@ -62,6 +63,8 @@ class _Part:
 
     conditions: Conditions
     rows: MemoryRows
+    few: tuple[str, ...] | None = None
+    """All that pass, where they are few."""
     lexical: dict[str, float] = field(default_factory=dict)
     near: dict[str, float] = field(default_factory=dict)
 
@@ -84,7 +87,8 @@ def gather(
     parts = [_Part(conditions, _rows(tenant, conditions, pool.notes)) for conditions in searched]
     with tenant.turn:
         for part in parts:
-            part.lexical = _by_words(tenant, question, part.conditions, LEXICAL_POOL * depth)
+            part.few = few_passing(tenant, part.conditions)
+            part.lexical = _by_words(tenant, question, part, LEXICAL_POOL * depth)
             pool.rows |= part.rows.passing(list(part.lexical))
     found = list(pool.rows.values())
     question = question.in_own_voice(
@@ -98,7 +102,7 @@ def gather(
         around: list[list[str]] = []
         for part in parts:
             if pool.vectors:
-                part.near = pool.vectors.nearest(part.conditions, part.rows, DENSE_POOL * depth, pool.notes)
+                part.near = pool.vectors.nearest(part.conditions, part.rows, DENSE_POOL * depth, pool.notes, part.few)
             pool.rows |= part.rows.passing(list(part.near))
             stretches = _stretches(tenant, part.conditions, pool.rows, part.best)
             pool.rows |= part.rows.passing(list(dict.fromkeys(id for ids in stretches for id in ids)))
@@ -130,7 +134,8 @@ def gather_near(
     with tenant.turn:
         for conditions in searched:
             rows = _rows(tenant, conditions, pool.notes)
-            found = pool.vectors.nearest(conditions, rows, limit, pool.notes) if pool.vectors else {}
+            few = few_passing(tenant, conditions) if pool.vectors else None
+            found = pool.vectors.nearest(conditions, rows, limit, pool.notes, few) if pool.vectors else {}
             pool.rows |= rows.passing(list(found))
             near |= found
     ordered = sorted(near, key=lambda id: (-near[id], id))
@@ -143,11 +148,14 @@ def _rows(tenant: Tenant, conditions: Conditions, notes: list[str]) -> MemoryRow
     return rows(tenant, conditions.filters(), notes)
 
 
-def _by_words(tenant: Tenant, question: Question, conditions: Conditions, limit: int) -> dict[str, float]:
+def _by_words(tenant: Tenant, question: Question, part: _Part, limit: int) -> dict[str, float]:
     """The scores of those that have words of the question, best first."""
     found: dict[str, float] = {}
+    conditions, where = part.conditions, part.conditions.unknown_to_indexes()
+    if part.few is not None and not reads_ahead(tenant):  # what is read ahead is told beforehand
+        where = (OneOf("id", part.few), *where)
     for facets in conditions.text_searches():
-        words = TextQuery(conditions.record, question.terms, limit, facets, conditions.unknown_to_indexes())
+        words = TextQuery(conditions.record, question.terms, limit, facets, where)
         hits = tenant.search_text(words)
         found |= dict(zip(keys_of(conditions, [hit.id for hit in hits]), (hit.score for hit in hits), strict=True))
     return dict(sorted(found.items(), key=lambda one: -one[1])[:limit])

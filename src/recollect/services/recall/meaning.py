@@ -17,16 +17,13 @@ from recollect.domain.text.late_interaction import Codes
 from recollect.domain.text.questions import Question, is_latin
 from recollect.errors import EmbedderFailed, IndexFailed
 from recollect.ports.models import OneScriptEmbedder, Vectors
-from recollect.ports.query import Query
 from recollect.ports.vectors import StoredVector
 from recollect.services.memories.embeddings import GivenVectors, check_lengths, length_of, question_vector
+from recollect.services.recall.few_passing import all_passing
 from recollect.services.recall.memory_rows import MemoryRow, MemoryRows
 from recollect.services.recall.message_conditions import MessageConditions
 from recollect.services.recall.near_depth import Conditions, first_depth, next_depth, note_share
 from recollect.services.tenant import Tenant
-
-# A filter that the indexes do not know: up to so many passing memories are scored one by one, exactly.
-EXACT_UP_TO = 5_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,29 +88,26 @@ class VectorSearch:
     question: QuestionVector
     _stored: dict[str, list[StoredVector]] = field(default_factory=dict)
 
-    def nearest(self, conditions: Conditions, rows: MemoryRows, limit: int, notes: list[str]) -> dict[str, float]:
-        """The nearest that pass every filter with their similarities, best first.
+    def nearest(
+        self, conditions: Conditions, rows: MemoryRows, limit: int, notes: list[str], few: Sequence[str] | None = None
+    ) -> dict[str, float]:
+        """The nearest that pass every filter with their similarities, best first. Of `few` that pass, all are compared.
 
         While the index is away, few are still searched exactly, and many by words only; the notes say so.
         """
-        if conditions.is_narrowed or self.tenant.scope.restriction is not None:
-            few = self._among_few(conditions, limit)
-            if few is not None:
-                return few
+        if few is not None:
+            return self._among(conditions, few, limit)
         try:
             return self._by_index(conditions, rows, limit)
         except IndexFailed as failure:
-            few = self._among_few(conditions, limit)
+            few = all_passing(self.tenant, conditions)
             how = "by words only" if few is None else "without the vector index"
             note = f"searched {how}: {failure.message}"
             notes += [note] if note not in notes else []
-            return few or {}
+            return self._among(conditions, few or (), limit)
 
-    def _among_few(self, conditions: Conditions, limit: int) -> dict[str, float] | None:
-        """Each that passes, scored one by one; None if they are too many for that."""
-        passing = Query(conditions.record, conditions.filters(), limit=EXACT_UP_TO + 1)
-        ids = keys_of(conditions, [id for (id,) in self.tenant.select(passing, ("id",))])
-        return _best(self.similarities(ids), limit) if len(ids) <= EXACT_UP_TO else None
+    def _among(self, conditions: Conditions, ids: Sequence[str], limit: int) -> dict[str, float]:
+        return _best(self.similarities(keys_of(conditions, ids)), limit)
 
     def _by_index(self, conditions: Conditions, rows: MemoryRows, limit: int) -> dict[str, float]:
         depth = first_depth(self.tenant.scope.organization_id, conditions, limit)

@@ -18,6 +18,7 @@ LEAST_SHARE, ALL = 0.25, 0.99
 FORGETTING = 0.02
 """What a share that was low comes nearer to one with each search in which more passed."""
 MARGIN = 1.25
+DEEPEST_STEP = 16
 
 Conditions = SearchConditions | MessageConditions
 _shares: dict[tuple[str, str], float] = {}
@@ -51,6 +52,7 @@ def _known(organization_id: str, conditions: Conditions) -> float:
 
 
 def next_depth(depth: int, limit: int, found: int, passing: int) -> int:
-    """How deep to look after too few passed: half as deep again at least, four times as deep at most."""
+    """How deep to look after too few passed: half as deep again at least. Each time all is searched anew, so the steps
+    are long: where one in twenty passes, three searches took half as long again as two."""
     wanted = MARGIN * limit * found / passing if passing else math.inf
-    return math.ceil(min(max(wanted, 1.5 * depth), 4 * depth))
+    return math.ceil(min(max(wanted, 1.5 * depth), DEEPEST_STEP * depth))

@@ -26,6 +26,8 @@ ORDERS: list[tuple[Order, ...]] = [
     (Order("priority", descending=True), Order("author")),
     (Order("score", descending=True), Order("occurred_at"), Order("priority", descending=True)),
     (Order("is_deleted"), Order("score")),
+    (Order("occurred_at"),),
+    (Order("priority", descending=True), Order("occurred_at", descending=True)),
     (Order("author"), Order("id", descending=True)),
 ]
 BAD_CURSORS = ["x", "", "é", "!!!!", "AAAA", "bnVsbA", "NQ", "W10", "A" * 10_000]
@@ -112,6 +114,15 @@ class PagingRules:
         stored(store, acme, *(agent(acme, f"{number}") for number in range(9)))
         first = store.find(acme, Query(Agent, limit=4))
         assert store.count(acme, Query(Agent, limit=4, after=first.next)) == 9
+
+    def test_in_any_order_the_same_are_found(self, store: RecordStore, acme: Scope) -> None:
+        stored(store, acme, *_mixed(acme))
+        some: tuple[Filter, ...] = (Compare("priority", ">", 1),)
+        found = store.select(acme, Query(Memory, some, any_order=True), ("id",))
+        assert sorted(found) == store.select(acme, Query(Memory, some), ("id",))
+        few = store.select(acme, Query(Memory, some, limit=3, any_order=True), ("id",))
+        assert len(set(few)) == 3
+        assert set(few) <= set(found)
 
     def test_select_takes_limits_and_cursors(self, store: RecordStore, acme: Scope) -> None:
         stored(store, acme, *(agent(acme, f"{number}") for number in range(9)))

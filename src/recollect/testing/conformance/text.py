@@ -8,7 +8,7 @@ from recollect.domain.conversations import Message
 from recollect.domain.memory import Memory, Tag
 from recollect.domain.record import Record
 from recollect.domain.sources import Source
-from recollect.ports.query import Compare, Holds, Linked, TextQuery, equal
+from recollect.ports.query import Compare, Holds, Linked, OneOf, TextQuery, equal
 from recollect.ports.records import RecordStore, Scope
 from recollect.ports.steps import Delete, Insert, Update
 from recollect.testing.conformance.makers import agent, memory, one_of_each, search, session, stored, tag, user
@@ -44,6 +44,19 @@ class TextRules:
         stored(store, acme, *(memory(acme, f"filler{n}", "moon and sun and stars") for n in range(12)))
         assert search(store, acme, *words, limit=2) == ["m3", "m2"]
         assert search(store, acme, *words, limit=0) == []
+
+    def test_a_search_among_some_finds_the_best_of_these(self, store: RecordStore, acme: Scope, globex: Scope) -> None:
+        words = ["anchor", "lantern", "harbour", "compass"]
+        stored(store, acme, *(memory(acme, f"m{n}", " ".join(words[: n + 1])) for n in range(4)))
+        stored(store, acme, *(memory(acme, f"filler{n}", "moon and sun and stars") for n in range(12)))
+        stored(store, globex, memory(globex, "theirs", "anchor lantern harbour compass"))
+        every = {hit.id: hit.score for hit in store.search_text(acme, TextQuery(Memory, tuple(words), 10))}
+        among = OneOf("id", ("m0", "m2", "filler1", "theirs", "nobody"))
+        hits = store.search_text(acme, TextQuery(Memory, tuple(words), 10, where=(among,)))
+        assert [(hit.id, hit.score) for hit in hits] == [(id, every[id]) for id in ("m2", "m0")]
+        assert store.search_text(acme, TextQuery(Memory, tuple(words), 10, where=(OneOf("id", ()),))) == []
+        but = OneOf("id", ("m3", "m2"), wanted=False)
+        assert [hit.id for hit in store.search_text(acme, TextQuery(Memory, tuple(words), 1, where=(but,)))] == ["m1"]
 
     def test_a_rare_term_counts_more_than_a_common_one(self, store: RecordStore, acme: Scope, globex: Scope) -> None:
         stored(store, acme, memory(acme, "rare", "one anchor"), memory(acme, "common", "one lantern"))

@@ -47,6 +47,11 @@ class Dialect(Encoding, Protocol):
     def at_row(self) -> str:
         """The condition that finds it; bound are the tenant where it asks for two values, and the row."""
 
+    @property
+    def sorts_whole_rows(self) -> bool:
+        """Whether putting rows in order carries along all that is asked of them. Then the few of a page are chosen by
+        their row numbers first: of 100,000 memories in 50 ms in place of 320."""
+
     def places(self, columns: Columns, bind: Bind) -> str:
         """Rows to select from, named p: their number n, and a, b, c of the columns, given as the driver takes them."""
 

@@ -65,6 +65,11 @@ def dangling_statement(record: type[Record], field: str) -> str:
     )
 
 
+def _may_be_sorted(query: Query[Record]) -> bool:
+    """Whether a page of it may have to be picked out of all rows; those in order of their ids are found in order."""
+    return query.limit is not None and not query.any_order and bool(query.order) and query.order[0].field != "id"
+
+
 class Compiler:
     """Builds one statement: collects bound values while it writes the text."""
 
@@ -88,16 +93,26 @@ class Compiler:
             self._refuse_sealed(scope, query.record, order.field)
         alias = self._alias()
         wanted, table = _columns(alias, tuple(fields)), quoted(query.record.shape.table)
-        text = f"SELECT {wanted} FROM {table} {alias} WHERE {self.where(scope, query, alias)}"
-        start = query.start()
+        if not (self._dialect.sorts_whole_rows and _may_be_sorted(query)):
+            return f"SELECT {wanted} FROM {table} {alias} WHERE {self._some(scope, query, alias)}"
+        inner, row = self._alias(), self._dialect.row
+        chosen = f"SELECT {inner}.{row} FROM {table} {inner} WHERE {self._some(scope, query, inner)}"
+        return f"SELECT {wanted} FROM {table} {alias} WHERE {alias}.{row} IN ({chosen}){self._ordered(query, alias)}"
+
+    def _some(self, scope: Scope, query: Query[Record], alias: str) -> str:
+        """Which rows, in which order, and how many."""
+        text, start = self.where(scope, query, alias), query.start()
         if start is not None:
             text += f" AND {self._beyond(query, alias, start)}"
-        text += " ORDER BY " + ", ".join(
+        text += self._ordered(query, alias)
+        return text if query.limit is None else f"{text} LIMIT {int(query.limit)}"
+
+    def _ordered(self, query: Query[Record], alias: str) -> str:
+        if query.any_order:
+            return ""
+        return " ORDER BY " + ", ".join(
             self._order(query.record, order.field, order.descending, alias) for order in query.ordering()
         )
-        if query.limit is not None:
-            text += f" LIMIT {int(query.limit)}"
-        return text
 
     def beside(self, scope: Scope, query: Beside[Record]) -> str:
         """For each place, what stands before it (nearest first) and from it on: two short readings of one index."""
@@ -238,6 +253,11 @@ class Compiler:
             (f"{alias}.{quoted(order.field)}", order.descending, codec.bound(order.field, value))
             for order, value in zip(query.ordering(), start, strict=True)
         ]
+        if len({order.descending for order in query.ordering()}) == 1 and not any(
+            column(query.record, order.field).nullable for order in query.ordering()
+        ):  # so that an index in this order is begun where the page begins
+            places, values = ", ".join(place for place, _, _ in marks), ", ".join(self.bind(one) for *_, one in marks)
+            return f"({places}) {'<' if marks[0][1] else '>'} ({values})"
         branches = []
         for position, (place, descending, stored) in enumerate(marks):
             same = [f"{before} IS NOT DISTINCT FROM {self.bind(value)}" for before, _, value in marks[:position]]

@@ -56,6 +56,7 @@ class DuckdbDialect:
     }
     row = "_row"
     at_row = "_row = ?"
+    sorts_whole_rows = False
 
     def places(self, columns: Columns, bind: Bind) -> str:
         lists = [("BIGINT", list(range(len(columns[0][1])))), *((TYPES[type], values) for type, values in columns)]

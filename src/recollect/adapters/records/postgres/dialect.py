@@ -45,6 +45,7 @@ class PostgresDialect:
     }
     row = '"id"'
     at_row = '"organization_id" = ? AND "id" = ?'
+    sorts_whole_rows = False
 
     def places(self, columns: Columns, bind: Bind) -> str:
         arrays = ", ".join(f"{bind(values)}::{_ARRAYS[type]}" for type, values in columns)

@@ -41,6 +41,7 @@ class SqliteDialect:
     }
     row = "_row"
     at_row = "_row = ?"
+    sorts_whole_rows = True
 
     def places(self, columns: Columns, bind: Bind) -> str:
         rows = json_text(list(zip(*(values for _, values in columns), strict=True)))

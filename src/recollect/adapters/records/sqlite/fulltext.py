@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
@@ -23,7 +24,7 @@ from recollect.adapters.records.sqlite.term_holders import MOST_HOLDERS, TermHol
 from recollect.adapters.records.sqlite.text_tables import text_table
 from recollect.domain.record import Record, TextIndex
 from recollect.domain.text.tokenizer import terms_asked
-from recollect.ports.query import Query, Row, TextHit, TextQuery
+from recollect.ports.query import OneOf, Query, Row, TextHit, TextQuery
 from recollect.ports.records import Scope
 
 if TYPE_CHECKING:
@@ -102,7 +103,25 @@ def search(
     within = "" if size.is_all else f"{facets} AND "
     matches = [f'{within}terms : "{term}"' for term in terms_asked(query.terms)]
     found = holders.of(connection, view, matches, newest=size.rows > MOST_HOLDERS)
-    return _proven(connection, compiler, scope, query, _scored(found, size.rows))
+    scored = _scored(found, size.rows)
+    for only in (one for one in query.where if isinstance(one, OneOf) and one.field == "id" and one.wanted):
+        scored = scored.among(_rows_of(connection, scope, query.record, only.values))
+        query = replace(query, where=tuple(one for one in query.where if one is not only))
+    return _proven(connection, compiler, scope, query, scored)
+
+
+def _rows_of(connection: apsw.Connection, scope: Scope, record: type[Record], ids: Sequence[Any]) -> Rows:
+    import numpy as np
+
+    text = (
+        f"SELECT t._row FROM carray(?) c CROSS JOIN {quoted(record.shape.table)} t"
+        " ON t.organization_id = ? AND t.id = c.value"
+    )
+    known = tuple(id for id in ids if isinstance(id, str))
+    if not known:  # an array must not be empty
+        return np.empty(0, np.int64)
+    rows = connection.execute(text, (apsw.carray(known), scope.organization_id)).fetchall()
+    return np.fromiter((row for (row,) in rows), np.int64, len(rows))
 
 
 class _Scored:
@@ -114,6 +133,12 @@ class _Scored:
     def __init__(self, rows: Rows, scores: NDArray[np.float64]) -> None:
         self._rows, self._scores = rows, scores
         self._ordered = 0
+
+    def among(self, rows: Rows) -> _Scored:
+        import numpy as np
+
+        kept = np.isin(self._rows, rows)
+        return _Scored(self._rows[kept], self._scores[kept])
 
     def slice(self, start: int, stop: int) -> tuple[Rows, list[float]]:
         if stop > self._ordered < len(self._rows):

@@ -62,6 +62,7 @@ from recollect.adapters.records.sqlite.maintenance import (
     rebuild_text,
     running,
 )
+from recollect.adapters.records.sqlite.narrowing import narrowed
 from recollect.adapters.records.sqlite.page_encryption import PageKey, new_page_key, page_key
 from recollect.adapters.records.sqlite.term_holders import TermHolders
 from recollect.adapters.records.sqlite.wal import log_of
@@ -395,6 +396,18 @@ class SqliteStore(SqlReads):
         )
         values = (apsw.carray(tuple(ids)), scope.organization_id, namespace, model)
         return cast(list[StoredVector], self._read(scope, text, values))
+
+    def count(self, scope: Scope, query: Query[Record], most: int | None = None) -> int:
+        return super().count(scope, self._narrowed(scope, query), most)
+
+    def _statement(self, scope: Scope, query: Query[Record], fields: Sequence[str]) -> tuple[str, Values]:
+        return super()._statement(scope, self._narrowed(scope, query), fields)
+
+    def _narrowed(self, scope: Scope, query: Query[Record]) -> Query[Record]:
+        def ids(asked: Query[Record], field: str) -> list[str]:
+            return [id for id, *_ in self._read(scope, *SqlReads._statement(self, scope, asked, (field,)))]
+
+        return narrowed(query, ids)
 
     def _read(self, scope: Scope, statement: str, values: Values) -> list[Row]:
         return self._read_rows(statement, values)

@@ -1,0 +1,29 @@
+"""What a narrow filter leaves, found once: a handful is searched and compared by itself.
+
+A date, a tag or a source is known to no index of words or vectors. These are searched for the best of all, of which
+one in a hundred may pass, so they are searched deeper and deeper. Where few pass, it is quicker to look up which.
+Proof: tests/services/recall/test_few_passing.py.
+"""
+
+from __future__ import annotations
+
+from recollect.ports.query import Query
+from recollect.services.recall.near_depth import Conditions
+from recollect.services.tenant import Tenant
+
+# Up to so many passing memories are scored one by one, exactly.
+EXACT_UP_TO = 5_000
+
+
+def few_passing(tenant: Tenant, conditions: Conditions) -> tuple[str, ...] | None:
+    """The ids of all that pass; None if they are many, or no filter narrows them."""
+    if not conditions.is_narrowed and tenant.scope.restriction is None:
+        return None
+    return all_passing(tenant, conditions)
+
+
+def all_passing(tenant: Tenant, conditions: Conditions) -> tuple[str, ...] | None:
+    """The ids of all that pass; None if they are many."""
+    found = Query(conditions.record, conditions.filters(), limit=EXACT_UP_TO + 1, any_order=True)
+    ids = tuple(id for (id,) in tenant.select(found, ("id",)))
+    return ids if len(ids) <= EXACT_UP_TO else None
