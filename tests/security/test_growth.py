@@ -13,6 +13,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from probing import operations, sample
 from recollect.catalogue import OPERATIONS, Operation
 from recollect.domain.record import new_id
 from recollect.errors import RecollectError
-from seeds import some
+from seeds import SOAK, some
 
 HOSTILE: dict[str, Callable[[int], str]] = {
     "letters": lambda size: "a" * size,
@@ -42,6 +43,8 @@ HOSTILE: dict[str, Callable[[int], str]] = {
 UNBOUNDED = 40_000
 CHEAP, LEAST = 0.1, 0.05  # seconds: what takes less is not looked at, or counts as this much
 MOST_GROWTH = 6
+# Every new word of a question is embedded, which takes many seconds for thousands of them: all of them in a soak.
+ASKED = UNBOUNDED if SOAK else 6_000
 
 
 def _branches(schema: dict[str, Any], definitions: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -72,19 +75,23 @@ def fills(schema: dict[str, Any], definitions: dict[str, Any]) -> Iterator[tuple
             yield None, lambda text: {"key": text}
 
 
-def text_fields(operation: Operation) -> Iterator[tuple[str, int, Fill]]:
+@cache
+def text_fields(operation: Operation) -> list[tuple[str, int, Fill]]:
     schema = operation.request.model_json_schema()
+    most = ASKED if operation.name == "ask" else UNBOUNDED
+    taken = []
     for name, field in schema.get("properties", {}).items():
         found = list(fills(field, schema.get("$defs", {})))
         long = [(bound or UNBOUNDED, fill) for bound, fill in found if bound is None or bound > 1000]
         if long:
             bound, fill = max(long, key=lambda one: one[0])
-            yield name, min(bound, UNBOUNDED), fill
+            taken.append((name, min(bound, most), fill))
+    return taken
 
 
 def text_taking() -> list[str]:
     """`sql` is left to the contract tests of DuckDB, the only store that takes it."""
-    return sorted(one.name for one in operations() if one.name != "sql" and any(text_fields(one)))
+    return sorted(one.name for one in operations() if one.name != "sql" and text_fields(one))
 
 
 # --- what operations work on ----------------------------------------------------------------------------------------
