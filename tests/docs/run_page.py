@@ -1,4 +1,5 @@
-"""Run the examples of one page in this folder, from the first to the last: `python run_page.py PAGE`.
+"""Run the examples of one page in this folder, from the first to the last: `python run_page.py PAGE`. Without a page,
+run those that the lines of the input ask for, each in a process of its own: see `serve`.
 
 Python blocks share one namespace. In console blocks the lines that begin with `$ recollect` run, and the output shown
 below one must be what is printed: ids, times, decimals and spacing aside; `…` stands for anything.
@@ -7,14 +8,22 @@ below one must be what is printed: ids, times, decimals and spacing aside; `…`
 from __future__ import annotations
 
 import contextlib
+import gc
 import io
+import json
+import os
 import re
 import shlex
 import sys
+import tempfile
+import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+import recollect
+from recollect.catalogue import OPERATIONS
 from recollect.interfaces.cli import main
 
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -97,5 +106,53 @@ def run(page: Path) -> None:
                 run_command(command)
 
 
+def import_everything() -> None:
+    """What an operation needs is imported when it is first called; nothing that is running is left behind."""
+    for operation in OPERATIONS.values():
+        assert operation.request
+        assert operation.function
+    with tempfile.TemporaryDirectory() as folder, recollect.open(f"{folder}/x.db", embedder="hash") as mem:
+        mem.remember("a page")
+        mem.recall("page")
+    gc.freeze()
+
+
+def surround(asked: dict[str, Any]) -> None:
+    os.chdir(asked["folder"])
+    os.environ.clear()
+    os.environ.update(asked["surroundings"])
+    nothing, said = os.open(os.devnull, os.O_RDONLY), os.open(asked["said"], os.O_WRONLY | os.O_CREAT)
+    for taken, given in ((0, nothing), (1, said), (2, said)):
+        os.dup2(given, taken)
+
+
+def _run_asked(asked: dict[str, Any]) -> int:
+    surround(asked)
+    try:
+        run(Path(asked["page"]))
+    except BaseException:  # noqa: BLE001 - whatever ends the page
+        traceback.print_exc()
+        return 1
+    return 0
+
+
+def serve() -> int:
+    """Forks a process for each page, where everything is imported already: that is most of what a page takes.
+
+    A line asks for a page: `{"page", "folder", "surroundings", "said"}`, the last being the file that takes what the
+    page prints. The answer to each is a line with how the process ended.
+    """
+    import_everything()
+    for line in sys.stdin:
+        asked = json.loads(line)
+        child = os.fork()
+        if child == 0:
+            return _run_asked(asked)  # and ends as any other process does
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+    return 0
+
+
 if __name__ == "__main__":
+    if not sys.argv[1:]:
+        sys.exit(serve())
     run(Path(sys.argv[1]))
