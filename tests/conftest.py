@@ -169,6 +169,27 @@ def _loaded_once() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _quick_passwords() -> Iterator[None]:
+    """Trying a password or a master key takes a tenth of a second on purpose. A password is kept with what trying it
+    takes, so those of the tests take less, in every process; a key is derived once for each process.
+    """
+    from recollect.services.access import passwords
+
+    derive, derived = hashlib.scrypt, dict[tuple[Any, ...], bytes]()
+
+    def scrypt(secret: bytes, **given: Any) -> bytes:
+        place = (secret, *sorted(given.items()))
+        if place not in derived:
+            derived[place] = derive(secret, **given)
+        return derived[place]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(hashlib, "scrypt", scrypt)
+        patch.setitem(passwords.SCRYPT, "n", 2**4)
+        yield
+
+
 @pytest.fixture(scope="session")
 def shared_engine() -> Iterator[Any]:
     from recollect.adapters.data.engine import DuckDBEngine

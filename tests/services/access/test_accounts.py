@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -109,3 +111,15 @@ def test_projects_have_members_with_roles(every: Any) -> None:
             every.project.add_member(*unknown)
     every.user.erase("bob")
     assert not every._core.store.count(every._scope, Query(Membership, (), deleted="yes"))
+
+
+def test_guessing_a_password_takes_as_long_as_it_should() -> None:
+    """In a process of its own: those of the tests are quick to try."""
+    tried = (
+        "from recollect.services.access.passwords import hashed_password, password_fits\n"
+        "kept = hashed_password('correct horse')\n"
+        "assert kept.startswith(f'scrypt${2**15}$'), kept\n"
+        "assert password_fits('correct horse', kept)\n"
+        "assert not password_fits('wrong horse', kept)\n"
+    )
+    subprocess.run([sys.executable, "-c", tried], check=True)
