@@ -27,6 +27,7 @@ from recollect.interfaces.serve import application
 from recollect.ports.query import Query
 from recollect.ports.records import Scope
 from recollect.services.access import keys
+from recollect.services.admin.copy import content_hash
 from recollect.settings import Settings
 
 
@@ -60,6 +61,11 @@ class World:
         own = {id for ids in self.ids("mine").values() for id in ids}
         foreign = {table: [id for id in ids if id not in own] for table, ids in self.ids("theirs").items()}
         self.foreign = {table: ids[0] for table, ids in foreign.items() if ids}
+
+    @cached_property
+    def theirs_at_first(self) -> str:
+        """A hash of all that the other tenant has: asked for before the first probe, true after each."""
+        return content_hash(self.core.store, Scope("theirs"))
 
     @cached_property
     def remote(self) -> Any:
