@@ -323,6 +323,7 @@ def test_who_is_signed_out_in_the_middle_loses_nothing(visit: Any, filled: Any) 
     made = page.request.post("/v1/memories", data={"content": "The cache of the shop has 20 entries"}, headers=headers)
     page = visit(f"/memories/{made.json()['id']}", who=None)
     filled.enter(page, "maya")
+    page.wait_for_url(f"**/memories/{made.json()['id']}")  # loaded: without its script a form just sends
     page.get_by_text("Change the text").click()
     page.get_by_label("New text").fill("The cache of the shop has 25 entries")
     kept = page.context.cookies()
