@@ -25,6 +25,7 @@ from recollect.adapters.records.sqlite.page_encryption import ENCRYPTED_VFS, Pag
 from recollect.errors import (
     Closed,
     DamagedData,
+    DuplicateKey,
     NotARecollectStore,
     RecollectError,
     StoreBusy,
@@ -231,6 +232,17 @@ def recollect_error(error: apsw.Error, path: Path) -> RecollectError:
     if isinstance(error, apsw.NoMemError):
         return StoreError(f"out of memory while using {where}", remedy="free some memory, then try again")
     return StoreError(f"{where}: {error}")
+
+
+def duplicate_key(error: apsw.ConstraintError) -> DuplicateKey | StoreError:
+    """What a refused row means: a key that is taken, or a value that the table does not take."""
+    message = str(error)
+    if "UNIQUE" not in message and "PRIMARY KEY" not in message:
+        return StoreError(f"the store refused a value: {message}")
+    what = message.partition("failed: ")[2]
+    table = what.partition(".")[0] if "." in what else what.strip("index '").partition("_unique")[0]
+    fields = [part.partition(".")[2] for part in what.split(", ") if "." in part and "organization_id" not in part]
+    return DuplicateKey.of(table, fields)
 
 
 class _Held(threading.local):

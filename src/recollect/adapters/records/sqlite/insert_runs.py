@@ -8,14 +8,21 @@ undoes it and takes the steps one by one (`store._Tables.apply`).
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import groupby
-from typing import Protocol, cast
+from typing import cast
 
-from recollect.adapters.records.common.transaction import Tables, Transaction, referred_to
+import apsw
+
+from recollect.adapters.records.common.codec import Codec
+from recollect.adapters.records.common.sql_compiler import Compiler
+from recollect.adapters.records.common.sql_tables import SqlTables, insert_statement
+from recollect.adapters.records.common.transaction import Transaction, referred_to
+from recollect.adapters.records.sqlite import fulltext
+from recollect.adapters.records.sqlite.connection import duplicate_key
 from recollect.domain.record import Record
+from recollect.ports.query import Row
 from recollect.ports.records import Scope
 from recollect.ports.steps import Insert, Step
 
@@ -23,16 +30,49 @@ FEWEST = 8  # a single memory with its tags and vectors is a few inserts: to sor
 AT_ONCE = 20_000  # rows that are held as SQLite takes them, beside the records
 
 
-class InsertsMany(Tables[int], Protocol):
-    @abstractmethod
+class RunTables(SqlTables[int]):
+    """The writer's connection, as far as inserting needs it."""
+
+    def __init__(
+        self, connection: apsw.Connection, codec: Callable[[type[Record]], Codec], compiler: Callable[[], Compiler]
+    ) -> None:
+        super().__init__(codec, compiler)
+        self._connection = connection
+        self._cursor = connection.cursor()
+        self._returned: list[Row] = []  # inserted again, perhaps, after they were deleted
+
     def insert_many(self, records: Sequence[Record]) -> None:
         """Each under a new seq, in this order; DuplicateKey if an id or a unique key is taken."""
+        seqs: dict[type[Record], list[int]] = {}
+        alike: dict[type[Record], list[Record]] = {}
+        for seq, record in enumerate(records, self.seq + 1):
+            seqs.setdefault(type(record), []).append(seq)
+            alike.setdefault(type(record), []).append(record)
+        for record_type, some in alike.items():
+            self._insert_alike(record_type, some, seqs[record_type])
+        self.seq += len(records)
+
+    def _insert_alike(self, record_type: type[Record], records: Sequence[Record], seqs: Sequence[int]) -> None:
+        shape, codec = record_type.shape, self.codec(record_type)
+        statement = insert_statement(shape.table, ("_seq", *codec.written))
+        rows = codec.rows(records)
+        try:
+            self._cursor.executemany(statement, ((seq, *row) for seq, row in zip(seqs, rows, strict=True)))
+        except apsw.ConstraintError as error:
+            raise duplicate_key(error) from None
+        if shape.leaves_trace:
+            self._returned += [(self.tenant, shape.table, record.id) for record in records]
+        if shape.text:
+            # Rows are numbered one after the other: nobody else inserts meanwhile.
+            first = self._connection.last_insert_rowid() - len(records) + 1
+            fresh = (fulltext.indexed(row, one) for row, one in enumerate(records, first) if not one.is_deleted)
+            self._cursor.executemany(fulltext.index_statement(record_type, True), fresh)
 
 
 class RunTransaction(Transaction[int]):
     """Takes runs of inserts together."""
 
-    def __init__(self, tables: InsertsMany, scope: Scope) -> None:
+    def __init__(self, tables: RunTables, scope: Scope) -> None:
         super().__init__(tables, scope)
         self._many = tables
 

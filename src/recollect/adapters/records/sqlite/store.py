@@ -35,7 +35,7 @@ from recollect.adapters.records.common.group_commit import GroupCommit
 from recollect.adapters.records.common.integrity import check_count
 from recollect.adapters.records.common.sql_compiler import Compiler, quoted
 from recollect.adapters.records.common.sql_reads import SqlReads, SqlSnapshot, reading
-from recollect.adapters.records.common.sql_tables import RETURNED, SqlTables, insert_statement, rename_deleted
+from recollect.adapters.records.common.sql_tables import RETURNED, insert_statement, rename_deleted
 from recollect.adapters.records.common.transaction import Transaction, references_of
 from recollect.adapters.records.common.vector_rows import VECTOR_COLUMNS, vector_rows
 from recollect.adapters.records.sqlite import fulltext, member_indexes
@@ -45,6 +45,7 @@ from recollect.adapters.records.sqlite.connection import (
     begin,
     connect,
     discard,
+    duplicate_key,
     emptied_log,
     prepare,
     seals_pages,
@@ -53,7 +54,7 @@ from recollect.adapters.records.sqlite.connection import (
 from recollect.adapters.records.sqlite.dialect import DIALECT
 from recollect.adapters.records.sqlite.foreign_pages import file_pieces, seal_by_content, seal_proven
 from recollect.adapters.records.sqlite.fulltext_check import check_text
-from recollect.adapters.records.sqlite.insert_runs import RunTransaction, has_run
+from recollect.adapters.records.sqlite.insert_runs import RunTables, RunTransaction, has_run
 from recollect.adapters.records.sqlite.key_change import wait_for_change
 from recollect.adapters.records.sqlite.maintenance import (
     check_content,
@@ -78,7 +79,7 @@ from recollect.adapters.records.sqlite.wal_guard import (
 )
 from recollect.adapters.records.sqlite.wal_notes import LogNote, LogNotes
 from recollect.domain.record import RECORDS, Record, new_id
-from recollect.errors import Conflict, DamagedData, DuplicateKey, InvalidInput, NotFound, StoreBusy, StoreError
+from recollect.errors import Conflict, DamagedData, InvalidInput, NotFound, StoreBusy, StoreError
 from recollect.ports.keys import KeyService
 from recollect.ports.member_indexes import MemberIndex
 from recollect.ports.query import Compare, Filter, OneOf, Query, Row, TextHit, TextQuery
@@ -420,7 +421,7 @@ class SqliteStore(SqlReads):
         return self._healing(rows)
 
 
-class _Tables(SqlTables[int]):
+class _Tables(RunTables):
     """The writer's connection: what group commit and the steps need of it."""
 
     dialect = DIALECT
@@ -433,14 +434,11 @@ class _Tables(SqlTables[int]):
         compiler: Callable[[], Compiler],
         keeping: LogGuard,
     ) -> None:
-        super().__init__(codec, compiler)
-        self._connection = connection
+        super().__init__(connection, codec, compiler)
         self.keeping = keeping
-        self._cursor = connection.cursor()
         self._path = path
         self._records = 0
         self._any_gone = True
-        self._returned: list[Row] = []  # inserted again, perhaps, after they were deleted
         self._lost: BaseException | None = None  # why the transaction cannot be committed any more
         self._remakes_tables = False
         self._epoch = 0
@@ -589,7 +587,7 @@ class _Tables(SqlTables[int]):
         try:
             return self._cursor.execute(statement, values).fetchall()
         except apsw.ConstraintError as error:
-            raise _duplicate(error) from None
+            raise duplicate_key(error) from None
 
     def insert_row(self, table: str, names: tuple[str, ...], values: Values) -> int:
         if table == "recollect_gone":  # what was inserted before may go again
@@ -598,34 +596,8 @@ class _Tables(SqlTables[int]):
         try:
             self._cursor.execute(insert_statement(table, names), values)
         except apsw.ConstraintError as error:
-            raise _duplicate(error) from None
+            raise duplicate_key(error) from None
         return self._connection.last_insert_rowid()
-
-    def insert_many(self, records: Sequence[Record]) -> None:
-        seqs: dict[type[Record], list[int]] = {}
-        alike: dict[type[Record], list[Record]] = {}
-        for seq, record in enumerate(records, self.seq + 1):
-            seqs.setdefault(type(record), []).append(seq)
-            alike.setdefault(type(record), []).append(record)
-        for record_type, some in alike.items():
-            self._insert_alike(record_type, some, seqs[record_type])
-        self.seq += len(records)
-
-    def _insert_alike(self, record_type: type[Record], records: Sequence[Record], seqs: Sequence[int]) -> None:
-        shape, codec = record_type.shape, self.codec(record_type)
-        statement = insert_statement(shape.table, ("_seq", *codec.written))
-        rows = codec.rows(records)
-        try:
-            self._cursor.executemany(statement, ((seq, *row) for seq, row in zip(seqs, rows, strict=True)))
-        except apsw.ConstraintError as error:
-            raise _duplicate(error) from None
-        if shape.leaves_trace:
-            self._returned += [(self.tenant, shape.table, record.id) for record in records]
-        if shape.text:
-            # Rows are numbered one after the other: nobody else inserts meanwhile.
-            first = self._connection.last_insert_rowid() - len(records) + 1
-            fresh = (fulltext.indexed(row, one) for row, one in enumerate(records, first) if not one.is_deleted)
-            self._cursor.executemany(fulltext.index_statement(record_type, True), fresh)
 
     def next_seq(self) -> int:
         self.seq += 1
@@ -704,13 +676,3 @@ _OTHER = StepKind(object)
 
 def _absent_kind(step: Step) -> StepKind:
     return step_kind(step) if isinstance(step, Absent) else _OTHER
-
-
-def _duplicate(error: apsw.ConstraintError) -> DuplicateKey | StoreError:
-    message = str(error)
-    if "UNIQUE" not in message and "PRIMARY KEY" not in message:
-        return StoreError(f"the store refused a value: {message}")
-    what = message.partition("failed: ")[2]
-    table = what.partition(".")[0] if "." in what else what.strip("index '").partition("_unique")[0]
-    fields = [part.partition(".")[2] for part in what.split(", ") if "." in part and "organization_id" not in part]
-    return DuplicateKey.of(table, fields)
