@@ -15,6 +15,7 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
+from recollect.domain.json_writer import json_writer
 from recollect.domain.kinds import TEXT_LIMIT
 from recollect.domain.record import (
     Id,
@@ -302,10 +303,14 @@ def space_name(namespace: str, model: str) -> str:
 
 def canonical(value: object) -> bytes:
     """One byte string per JSON value, whatever the order of its keys."""
-    return _CANONICAL.encode(value).encode()
+    try:
+        return _canonical_text(value).encode()
+    except RecursionError:
+        return _CHECKED.encode(value).encode()  # it says so where a value holds itself
 
 
-_CANONICAL = json.JSONEncoder(sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+_canonical_text = json_writer(sort_keys=True)
+_CHECKED = json.JSONEncoder(sort_keys=True, ensure_ascii=False, separators=(",", ":"))
 
 
 def content_hash(kind: str, content: Mapping[str, object]) -> str:

@@ -144,17 +144,19 @@ def id_after(earlier: str) -> str:
 
 
 def _stamped(stamp: int) -> str:
-    milliseconds, counter = stamp >> 12, stamp & 0xFFF
-    tail = int.from_bytes(random_bytes(8), "big") & ((1 << 62) - 1)
-    number = (milliseconds << 80) | (0x7 << 76) | (counter << 64) | (0b10 << 62) | tail
-    digits = f"{number:032x}"
-    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+    """The milliseconds and, in the last three digits, how many came before within one; then chance."""
+    head, tail = f"{stamp:015x}", random_bytes(8).hex()
+    return f"{head[:8]}-{head[8:12]}-7{head[12:]}-{_VARIANT[tail[0]]}{tail[1:4]}-{tail[4:]}"
+
+
+_VARIANT = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
 
 
 class _Randomness(threading.local):
-    """What the system gave one thread, to be used up."""
+    """What the system gave one thread, and how much of it is used up."""
 
-    left = b""
+    given = b""
+    used = 0
 
 
 _randomness = _Randomness()
@@ -163,15 +165,17 @@ RANDOM_AT_ONCE = 4096
 
 def random_bytes(count: int) -> bytes:
     """As good as the system's own, of which much is asked for at once: to ask for each id lets other threads in."""
-    left = _randomness.left
-    if len(left) < count:
-        left = os.urandom(max(RANDOM_AT_ONCE, count))
-    _randomness.left = left[count:]
-    return left[:count]
+    mine = _randomness
+    start, given = mine.used, mine.given
+    if start + count > len(given):
+        start, given = 0, os.urandom(max(RANDOM_AT_ONCE, count))
+        mine.given = given
+    mine.used = start + count
+    return given[start : start + count]
 
 
 def _forget_randomness() -> None:
-    _randomness.left = b""
+    _randomness.given, _randomness.used = b"", 0
 
 
 if hasattr(os, "register_at_fork"):
@@ -296,7 +300,7 @@ class Record(BaseModel):
     _columns: ClassVar[tuple[Column, ...]]
 
     @classmethod
-    def of_valid(cls, **fields: Any) -> Self:
+    def of_valid(cls, fields: Mapping[str, Any]) -> Self:
         """A record of fields that were validated a moment ago and are as it keeps them; what is left out has its
         default. To validate them again takes longer than to store them, for each of thousands.
         """
@@ -324,12 +328,20 @@ def of_valid(model: type[M], fields: Mapping[str, Any]) -> M:
     for name, make in made:
         if name not in fields:
             values[name] = make()
-    built = model.__new__(model)
-    object.__setattr__(built, "__dict__", values)
-    object.__setattr__(built, "__pydantic_fields_set__", set(fields))
-    object.__setattr__(built, "__pydantic_extra__", None)
-    object.__setattr__(built, "__pydantic_private__", None)
+    built = _new(model)
+    _set_values(built, values)
+    _set_names(built, set(fields))
+    _set_extra(built, None)
+    _set_private(built, None)
     return built
+
+
+_new = cast(Callable[[type[M]], M], object.__new__)
+# The slots of every model, set as pydantic sets them, without asking for their names each time.
+_set_values, _set_names, _set_extra, _set_private = (
+    BaseModel.__dict__[name].__set__
+    for name in ("__dict__", "__pydantic_fields_set__", "__pydantic_extra__", "__pydantic_private__")
+)
 
 
 @cache

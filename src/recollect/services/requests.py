@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from functools import cache
 from hashlib import sha256
@@ -125,7 +125,7 @@ class Reply(BaseModel):
     )
 
     @classmethod
-    def of_valid(cls, **fields: Any) -> Self:
+    def of_valid(cls, fields: Mapping[str, Any]) -> Self:
         """A reply of fields that are valid, as those of a stored record are: for replies of thousands of parts."""
         return of_valid(cls, fields)
 

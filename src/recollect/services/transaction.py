@@ -130,7 +130,7 @@ def logged(
     # Of a memory only valid ids are told, and in most calls nothing but texts: see `valid_scope`.
     if memory is None or not valid_scope(tenant.scope) or not all(isinstance(one, str) for one in told.values()):
         return Insert(AccessLog(**fields))
-    return Insert(AccessLog.of_valid(**fields))
+    return Insert(AccessLog.of_valid(fields))
 
 
 def valid_scope(scope: Scope) -> bool:

@@ -14,6 +14,7 @@ from recollect.domain.audit import AccessLog
 from recollect.domain.memory import Embedding, Memory
 from recollect.domain.record import Record, of_valid
 from recollect.errors import InvalidInput
+from recollect.ports.query import Query, equal
 from recollect.ports.records import Scope
 from recollect.services.memories.draft import RememberRequest
 from recollect.services.memories.remember import remember
@@ -29,7 +30,7 @@ def mem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """A memory in which everything that is built unvalidated is compared with what validation makes."""
     built.clear()
 
-    def compared(cls: Any, /, **fields: Any) -> Any:
+    def compared(cls: Any, fields: dict[str, Any]) -> Any:
         made, checked = of_valid(cls, fields), cls(**fields)
         drawn = {name for name, info in cls.model_fields.items() if info.default_factory and name not in fields}
         known = [(name, type(value), value) for name, value in made.__dict__.items() if name not in drawn]
@@ -103,3 +104,17 @@ def test_what_is_not_valid_is_refused_in_a_bulk_as_ever(mem: Any, wrong: dict[st
     with pytest.raises(InvalidInput):
         mem.remember_many(["fine", wrong])
     assert mem.stats().memories == 0
+
+
+def test_vectors_turned_together_are_stored_as_each_alone(mem: Any) -> None:
+    embedder = mem._core.embedder
+    texts = ["short", "naïve café", "word " * 900, "日本語のテキスト"]
+    ids = [receipt.id for receipt in mem.remember_many(texts).receipts]
+    for text, id in zip(texts, ids, strict=True):
+        found = mem._core.store.find(Scope(mem.organization), Query(Embedding, (equal("memory_id", id),))).records
+        whole = text.strip()
+        alone = {one.part: embedder.embed([whole[one.start : one.end]])[0] for one in found}
+        assert {one.part: one.vector for one in found} == {
+            part: vector.astype("<f2").tobytes() for part, vector in alone.items()
+        }
+        assert len(found) == (1 if len(whole) < 900 else len(alone) > 1 and len(alone))

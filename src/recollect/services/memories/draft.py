@@ -201,7 +201,8 @@ def _memory(tenant: Tenant, request: RememberRequest, content: dict[str, Any], t
         return made(Memory, tenant, **fields)
     actor = tenant.scope.actor
     fields |= {name: in_utc(fields[name]) for name in _MOMENTS if fields[name] is not None}
-    return Memory.of_valid(organization_id=tenant.scope.organization_id, created_by=actor, updated_by=actor, **fields)
+    fields |= {"organization_id": tenant.scope.organization_id, "created_by": actor, "updated_by": actor}
+    return Memory.of_valid(fields)
 
 
 _COPIED = (

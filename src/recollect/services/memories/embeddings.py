@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
+from typing import NamedTuple
 
 import numpy as np
 
@@ -34,13 +35,18 @@ TOLD_AFTER = 128  # records that are embedded at once where somebody wants to kn
 LATER = "long texts get their vectors in the background; their words find them at once"
 
 
-@dataclass(frozen=True, slots=True)
-class PassageVector:
+class PassageVector(NamedTuple):
     """The vector of one passage, or of a whole memory; token codes where they are kept."""
 
     vector: Vectors
     codes: bytes | None = None
     passage: Passage | None = None
+    half: bytes | None = None
+    """As it is stored, where it was made together with others."""
+
+    @property
+    def stored(self) -> bytes:
+        return self.half if self.half is not None else self.vector.astype("<f2").tobytes()
 
 
 @dataclass(slots=True)
@@ -53,7 +59,7 @@ class IndexingResult:
 
     @property
     def names(self) -> list[str]:
-        return ["text", *(f"vector:{model}" for model in self.made)]
+        return ["text", *[f"vector:{model}" for model in self.made]]
 
     @property
     def vectors(self) -> int:
@@ -208,11 +214,16 @@ def passage_vectors(
         codes = [token_codes(states).tobytes() for states in tokens]
     else:
         vectors = embedder.embed(parts)
-    made = iter(zip(usable(vectors, embedder, len(parts)), codes, strict=True))
-    return [
-        [PassageVector(vector, code, one) for one, (vector, code) in zip(some, islice(made, len(some)), strict=True)]
-        for some in cuts
-    ]
+    array = usable(vectors, embedder, len(parts))
+    cut = [one for some in cuts for one in some]
+    made = map(PassageVector, array, codes, cut, _halves(array))
+    return [list(islice(made, len(some))) for some in cuts]
+
+
+def _halves(vectors: Vectors) -> list[bytes]:
+    """Each vector as it is stored, all turned at once."""
+    raw, size = vectors.astype("<f2").tobytes(), 2 * vectors.shape[1]
+    return [raw[start : start + size] for start in range(0, len(raw), size)] if size else [b""] * len(vectors)
 
 
 def whole_vectors(embedder: Embedder, texts: Sequence[str]) -> Vectors:
@@ -259,28 +270,33 @@ def unit(vector: Sequence[float]) -> Vectors:
 def embeddings(
     record: EmbeddedRecord, model: str, made: Sequence[PassageVector], given: bool = False
 ) -> Iterator[Embedding]:
-    digest, moment = record.text_hash, now()
+    moment = now()
+    of_all = {
+        "organization_id": record.record.organization_id,
+        "created_at": moment,
+        "updated_at": moment,
+        "memory_id": record.key,
+        "source_id": record.source_id,
+        "message_id": record.message_id,
+        "model": str(model),
+        "given": given,
+        "text_hash": record.text_hash,
+        "facets": record.facets,
+    }
     for namespace in record.namespaces:
         for part, one in enumerate(made):
             # Of a stored or validated record, and of our own making: valid as it is.
             yield Embedding.of_valid(
-                organization_id=record.record.organization_id,
-                created_at=moment,
-                updated_at=moment,
-                memory_id=record.key,
-                source_id=record.source_id,
-                message_id=record.message_id,
-                namespace=namespace,
-                model=str(model),
-                part=part,
-                start=one.passage.start if one.passage else None,
-                end=one.passage.end if one.passage else None,
-                given=given,
-                dimensions=len(one.vector),
-                vector=one.vector.astype("<f2").tobytes(),
-                tokens=one.codes,
-                text_hash=digest,
-                facets=record.facets,
+                {
+                    **of_all,
+                    "namespace": namespace,
+                    "part": part,
+                    "start": one.passage.start if one.passage else None,
+                    "end": one.passage.end if one.passage else None,
+                    "dimensions": len(one.vector),
+                    "vector": one.stored,
+                    "tokens": one.codes,
+                },
             )
 
 

@@ -72,12 +72,12 @@ def remember_many(
 ) -> RememberManyReply:
     """Store many memories at once: all of them, or none."""
     if progress is None:
-        return RememberManyReply.of_valid(receipts=_remember_all(tenant, request.memories))
+        return RememberManyReply.of_valid({"receipts": _remember_all(tenant, request.memories)})
     total = len(request.memories)
     meter = _EmbeddingMeter(progress, total, max(1, len(tenant.embedders)))
     receipts = _remember_all(tenant, request.memories, meter.add)
     progress(total, total)
-    return RememberManyReply.of_valid(receipts=receipts)
+    return RememberManyReply.of_valid({"receipts": receipts})
 
 
 class _EmbeddingMeter:
@@ -210,19 +210,22 @@ _UNDECLARED = ("its kind is not declared, and the settings accept any; declare i
 
 
 def _receipt(draft: Draft, indexed: IndexingResult, seq: int) -> Receipt:
+    memory = draft.memory
     return Receipt.of_valid(
-        id=draft.memory.id,
-        version=draft.memory.version,
-        status=draft.memory.status,
-        content_hash=draft.memory.content_hash,
-        tags=len(draft.tags),
-        citations=len(draft.citations),
-        links=len(draft.links),
-        indexed=indexed.names,
-        queued=indexed.queued,
-        vectors=indexed.vectors,
-        notes=[*indexed.notes, *(_UNDECLARED if is_undeclared(draft.kind) else ())],
-        seq=seq,
+        {
+            "id": memory.id,
+            "version": memory.version,
+            "status": memory.status,
+            "content_hash": memory.content_hash,
+            "tags": len(draft.tags),
+            "citations": len(draft.citations),
+            "links": len(draft.links),
+            "indexed": indexed.names,
+            "queued": indexed.queued,
+            "vectors": indexed.vectors,
+            "notes": [*indexed.notes, *(_UNDECLARED if is_undeclared(draft.kind) else ())],
+            "seq": seq,
+        }
     )
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any, TypeVar
 
 from recollect.adapters.records.common.dialect import Convert, Encoding, Values, same
@@ -73,37 +74,42 @@ class Codec:
             **dict.fromkeys(record.shape.encrypted, cipher.open),
             **dict.fromkeys(texts | self._hashes, cipher.open_text),
         }
-        self._encoders = [(c.name, dialect.encode[c.type], c.name in self._seals) for c in self.columns]
+        self._held = itemgetter(*self.names)
+        # Where something is to be done: most columns hold what the record holds.
+        self._encoded = [
+            (place, column, dialect.encode[column.type])
+            for place, column in enumerate(self.columns)
+            if dialect.encode[column.type] is not same or column.name in self._seals
+        ]
         self._decoders = [(c.name, dialect.decode[c.type], self._opens.get(c.name)) for c in self.columns]
 
     def row(self, record: Record) -> list[object]:
         values = record.__dict__
-        row = []
-        for name, encode, is_sealable in self._encoders:
-            value = values[name]
+        row = list(self._held(values))
+        for place, column, encode in self._encoded:
+            value = row[place]
             if value is not None:
-                if is_sealable:
-                    value = self._sealed(values["organization_id"], values["id"], name, value)
-                value = encode(value)
-            row.append(value)
+                if column.name in self._seals:
+                    value = self._sealed(values["organization_id"], values["id"], column.name, value)
+                row[place] = encode(value)
         row.extend(make(record) for make in self._derived)
         return row
 
-    def rows(self, records: Sequence[Record]) -> Sequence[Values]:
-        """The same of many, column by column: most columns hold the same as the records do, or nothing."""
+    def rows(self, records: Sequence[Record], *before: Sequence[object]) -> Sequence[Values]:
+        """The same of many, column by column; the columns `before` come first."""
         if self._derived or self._seals:
-            return [self.row(record) for record in records]
-        held = [record.__dict__ for record in records]
-        columns: list[list[Any]] = []
+            return [(*first, *self.row(record)) for *first, record in zip(*before, records, strict=True)]
+        columns: list[Sequence[Any]] = list(zip(*(self._held(record.__dict__) for record in records), strict=True))
         known: dict[int, Any] = {}  # a moment is mostly that of several columns, the very same object
-        for name, encode, _ in self._encoders:
-            column = [values[name] for values in held]
-            if self.types[name] == "moment":
-                column = [None if value is None else _once(known, encode, value) for value in column]
-            elif encode is not same:
-                column = [None if value is None else encode(value) for value in column]
-            columns.append(column)
-        return list(zip(*columns, strict=True))
+        for place, column, encode in self._encoded:
+            values = columns[place]
+            if values.count(None) == len(values):
+                continue
+            if column.type == "moment":
+                columns[place] = [None if value is None else _once(known, encode, value) for value in values]
+            else:
+                columns[place] = [None if value is None else encode(value) for value in values]
+        return list(zip(*before, *columns, strict=True))
 
     def is_sealed(self, name: str) -> bool:
         """Whether the field may be encrypted, each record's for itself."""

@@ -6,12 +6,12 @@ IS NOT DISTINCT FROM and NULLS FIRST, or are given a translation of it by their 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Protocol, TypeVar
 
 from recollect.adapters.records.common.checks import in_utc
+from recollect.domain.json_writer import json_writer
 from recollect.domain.record import ColumnType
 from recollect.ports.query import Compare, Holds, Row
 
@@ -82,18 +82,11 @@ def same(value: T) -> T:
 
 def moment_text(moment: datetime) -> str:
     """UTC with microseconds and fixed width, so that text order is time order."""
-    return in_utc(moment).isoformat(timespec="microseconds")[:_WITHOUT_ZONE] + "Z"
+    return in_utc(moment).isoformat("T", "microseconds")[:_WITHOUT_ZONE] + "Z"
 
 
 _WITHOUT_ZONE = len("2026-01-01T00:00:00.000000")
 
 
 # What records hold was checked for its depth: it holds no circle.
-_PLAIN_JSON = json.JSONEncoder(ensure_ascii=False, check_circular=False, separators=(",", ":"))
-
-
-def json_text(value: object) -> str:
-    """Most objects and lists that records keep are empty: to make an encoder for each takes longer than to write it."""
-    if value == {} and isinstance(value, dict):
-        return "{}"
-    return "[]" if value == [] and isinstance(value, list) else _PLAIN_JSON.encode(value)
+json_text = json_writer()

@@ -55,9 +55,8 @@ class RunTables(SqlTables[int]):
     def _insert_alike(self, record_type: type[Record], records: Sequence[Record], seqs: Sequence[int]) -> None:
         shape, codec = record_type.shape, self.codec(record_type)
         statement = insert_statement(shape.table, ("_seq", *codec.written))
-        rows = codec.rows(records)
         try:
-            self._cursor.executemany(statement, ((seq, *row) for seq, row in zip(seqs, rows, strict=True)))
+            self._cursor.executemany(statement, codec.rows(records, seqs))
         except apsw.ConstraintError as error:
             raise duplicate_key(error) from None
         if shape.leaves_trace:
