@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import random
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,6 +16,8 @@ from recollect.domain.sources import Field, QueryRun
 from recollect.domain.text.secrets import SecretPolicy
 from recollect.errors import InvalidInput, InvalidSettings, SecretFound
 from recollect.ports.query import Query
+from recollect.services import secrets
+from recollect.services.memories.remember import RememberManyRequest
 from recollect.services.requests import AS_GIVEN, Request
 from recollect.services.secrets import Masking
 from recollect.settings import load
@@ -39,6 +42,44 @@ def test_a_receipt_says_what_was_masked_where(every: Any) -> None:
     assert shown.text.startswith("deploy with [secret: GitHub token ")
     assert shown.metadata == {"deep": [{"password": "[secret: password]"}]}
     assert every.verify().sound
+
+
+def test_requests_looked_at_together_are_masked_as_each_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    chance = random.Random(5)
+    texts = [
+        "tea is hot",
+        "the key is under the mat",
+        "a https://example.com/a/long/path/of/many/words",
+        "K İ 漢字",
+        "",
+    ]
+
+    def one() -> dict[str, Any]:
+        secret = made(chance.choice(list(TEMPLATES)), chance.randrange(9))[1]
+        text = chance.choice([secret, *texts]) if chance.random() < 0.1 else "tea is hot"
+        fields: dict[str, Any] = {"content": text, "author": "Ann", "at": "2024-05-08"}
+        if chance.random() < 0.1:
+            fields |= chance.choice(
+                [
+                    {"author": secret},
+                    {"tags": [secret, "blue"]},
+                    {"metadata": {"password": "Tr0ub4dor&3x"}},
+                    {"content": {"text": secret}},
+                ]
+            )
+        return fields
+
+    def masked(request: RememberManyRequest) -> tuple[Any, Any]:
+        masking = Masking(SecretPolicy(), lambda hash: hash)
+        return masking.model(request, "").model_dump(), masking.found
+
+    for size in (1, 7, 8, 9, 40, 200):
+        request = RememberManyRequest(memories=[one() for _ in range(size)])
+        together = masked(request)
+        with monkeypatch.context() as alone:
+            alone.setattr(secrets, "FEWEST_TOGETHER", 10**9)
+            assert masked(request) == together
+    assert len(together[1]) > 10
 
 
 def test_a_reply_without_secrets_says_nothing_of_them(each: Any) -> None:

@@ -24,7 +24,7 @@ from pydantic import BaseModel
 
 from recollect.domain.record import DEEPEST_JSON
 from recollect.domain.text.secret_formats import KEY_BY_NAME, kind_by_name
-from recollect.domain.text.secrets import MARK, SHORTEST, FoundSecret, SecretPolicy, find
+from recollect.domain.text.secrets import MARK, SHORTEST, FoundSecret, SecretPolicy, all_harmless, find
 from recollect.domain.workspaces import Content
 from recollect.errors import InvalidInput, SecretFound
 from recollect.services.requests import AsGiven, MaskedSecret, Request
@@ -37,6 +37,7 @@ M = TypeVar("M", bound=BaseModel)
 K = TypeVar("K")
 V = TypeVar("V")
 HASH_DIGITS = 8
+FEWEST_TOGETHER = 8
 MOST_NAMED = 100
 """Fields that a receipt or an error names; a file with a secret on every line has more."""
 # Words without capitals and digits, and ids as we make them: most texts of a request.
@@ -46,6 +47,9 @@ _HARMLESS = re.compile(r"[a-z_ .]*|[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}")
 def masked_request(tenant: Tenant, request: R) -> tuple[R, list[MaskedSecret]]:
     """The request as it may be stored and logged, and what was masked in it."""
     if tenant.secrets.mode == "keep":
+        return request, []
+    texts = _plain_texts(request)
+    if texts is not None and all_harmless(texts, tenant.secrets.formats):  # most requests: one look
         return request, []
     masking = Masking.of(tenant)
     masked = masking.model(request, "")
@@ -146,7 +150,11 @@ class Masking:
         if isinstance(value, dict):
             return self.mapping(value, field, depth)
         if isinstance(value, list | tuple) and not (value and isinstance(value[0], float)):  # a vector
-            inner = [self._inside(one, field, str(place), depth) for place, one in enumerate(value)]
+            clean = self._harmless(value) if len(value) >= FEWEST_TOGETHER else frozenset()
+            inner = [
+                one if place in clean else self._inside(one, field, str(place), depth)
+                for place, one in enumerate(value)
+            ]
             changed = any(one is not other for one, other in zip(inner, value, strict=True))
             return (tuple(inner) if isinstance(value, tuple) else inner) if changed else value
         return value
@@ -166,6 +174,19 @@ class Masking:
             if masked is not value:
                 changed[name] = masked
         return model.model_copy(update=changed) if changed else model
+
+    def _harmless(self, many: Sequence[object]) -> set[int]:
+        """The places of requests that one look at many together shows to be without secrets."""
+        texts = {place: found for place, one in enumerate(many) if (found := _plain_texts(one)) is not None}
+        clean: set[int] = set()
+        waiting = [list(texts)]
+        while waiting:
+            some = waiting.pop()
+            if all_harmless([text for place in some for text in texts[place]], self._policy.formats):
+                clean.update(some)
+            elif len(some) >= FEWEST_TOGETHER:
+                waiting += [some[: len(some) // 2], some[len(some) // 2 :]]
+        return clean
 
     def mapping(self, given: dict[K, Any], field: str, depth: int = 0) -> dict[K, Any]:
         masked: dict[Any, object] = {}
@@ -192,6 +213,21 @@ class Masking:
             return f"{MARK}{kind}]"
         digest = self._keyed(sha256(value.encode("utf-8", "replace")).hexdigest())
         return f"{MARK}{kind} {digest[-HASH_DIGITS:]}]"
+
+
+def _plain_texts(given: object) -> list[str] | None:
+    """The texts of a request that holds nothing but texts and what has none; None of anything else."""
+    if not isinstance(given, Request):
+        return None
+    values, texts = given.__dict__, []
+    for name in given.model_fields_set:
+        value = values[name]
+        kind = type(value)
+        if kind is str:
+            texts.append(value)
+        elif kind not in _WITHOUT_TEXT and not (kind in _CONTAINERS and not value):
+            return None
+    return texts
 
 
 _WITHOUT_TEXT = frozenset({type(None), bool, int, float, datetime})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import random
+import re
 import uuid
 from itertools import pairwise
 from pathlib import Path
@@ -14,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recollect.domain.text.secret_formats import FORMATS, IBAN, SecretFormat, is_card_number
-from recollect.domain.text.secrets import SecretPolicy, find
+from recollect.domain.text.secrets import SecretPolicy, all_harmless, find
 from recollect.testing.made_secrets import TEMPLATES, made
 
 ORDINARY = {
@@ -122,3 +123,27 @@ def test_a_quick_look_misses_nothing_that_the_pattern_finds(one: SecretFormat) -
             assert one.gate is not None
             assert one.gate.search(text), text
     assert found > 50
+
+
+LETTERS = "the old key İ K Σ ß 12 4111 1111 AB12 pass word=x pwd :// bear 漢字 \ud800 \x00 -----BEGIN token"
+
+
+def test_a_look_at_many_texts_misses_none_that_holds_a_secret() -> None:
+    """However they stand beside each other: some are short, some have letters that change their length."""
+    chance, formats, harmless = random.Random(3), (*FORMATS, IBAN), 0
+    secrets = [made(format, seed)[1] for format in TEMPLATES for seed in range(3)]
+    for _ in range(4000):
+        some = [" ".join(chance.choices(LETTERS.split(" "), k=chance.randrange(6))) for _ in range(chance.randrange(6))]
+        if chance.random() < 0.3:
+            some.insert(chance.randrange(len(some) + 1), chance.choice(secrets))
+        if all_harmless(some, formats):
+            harmless += 1
+            assert [find(text, formats) for text in some] == [[] for _ in some], some
+    assert 200 < harmless < 3500
+    # A letter that becomes two when it is made small, beside one that is small only in Unicode.
+    assert not all_harmless(["İ", "the to\u212aen"])
+
+
+@pytest.mark.parametrize("one", [*FORMATS, IBAN], ids=lambda one: str(one.kind))
+def test_a_quick_look_does_not_depend_on_what_stands_around(one: SecretFormat) -> None:
+    assert one.gate is None or not re.search(r"[\^$]|\\[AZbB]|\(\?[=!<]", one.gate.pattern)

@@ -35,7 +35,7 @@ class SecretFormat:
     least: int = 0
     """How long a word of the text must be for it."""
     gate: re.Pattern[str] | None = None
-    """What every text with such a secret has, and few others: quicker to look for."""
+    """What every text with such a secret has, whatever stands around it, and few others: quicker to look for."""
     is_likely: Callable[[str], bool] = always
     any_case: bool = False
     is_random: bool = True
