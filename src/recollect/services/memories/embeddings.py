@@ -113,8 +113,7 @@ def _embedded_in_parts(
     made: list[list[PassageVector]] = []
     for start in range(0, len(records), size):
         part = records[start : start + size]
-        with resumed_collection():  # a model may take minutes for all
-            made += embedded(core, embedder, part)
+        made += embedded(core, embedder, part)
         if done is not None:
             done(len(part))
     return made
@@ -209,11 +208,12 @@ def passage_vectors(
     if not parts:
         return [[] for _ in texts]
     codes: list[bytes] | list[None] = [None] * len(parts)
-    if coded and hasattr(embedder, "embed_with_tokens"):  # to ask whether it is a `TokenEmbedder` takes 20 us
-        vectors, tokens = embedder.embed_with_tokens(parts)
-        codes = [token_codes(states).tobytes() for states in tokens]
-    else:
-        vectors = embedder.embed(parts)
+    with resumed_collection():  # a model may take minutes for all
+        if coded and hasattr(embedder, "embed_with_tokens"):  # to ask whether it is a `TokenEmbedder` takes 20 us
+            vectors, tokens = embedder.embed_with_tokens(parts)
+            codes = [token_codes(states).tobytes() for states in tokens]
+        else:
+            vectors = embedder.embed(parts)
     array = usable(vectors, embedder, len(parts))
     cut = [one for some in cuts for one in some]
     made = map(PassageVector, array, codes, cut, _halves(array))

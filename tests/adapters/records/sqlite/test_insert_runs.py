@@ -10,6 +10,7 @@ from typing import Any
 import apsw
 import pytest
 
+from recollect.adapters.records.common.transaction import references_of, referred_to
 from recollect.adapters.records.sqlite import insert_runs
 from recollect.adapters.records.sqlite.connection import connect
 from recollect.adapters.records.sqlite.store import SqliteStore
@@ -130,3 +131,15 @@ def test_after_a_run_that_failed_the_store_counts_on_as_if_it_had_not_been(
         assert list(opened.verify()) == []
     monkeypatch.setattr(insert_runs, "FEWEST", ONE_BY_ONE)
     assert held(tmp_path / "run.db") == written(tmp_path / "single.db", steps(records()))
+
+
+def test_what_a_run_refers_to_is_what_each_of_its_records_refers_to() -> None:
+    of_message = embedding(ACME, "message:n1", b"\x00\x3c", message_id="n1", **WHEN)
+    some = [*records(), memory(ACME, "m90", "x", session_id="elsewhere", agent_id="bot", **WHEN), of_message]
+    each = {(target, id) for record in some for _, target, id in referred_to(record)}
+    inserted = {(record.shape.table, record.id) for record in some}
+    asked = references_of([*steps(some), Delete(Memory, "m01"), Touch(Memory, "m03", {"access_count": 2})])
+    assert {(target, id) for target, ids in asked.items() for id in ids} == each - inserted
+    assert ("message", "n1") in each
+    assert ("session", "elsewhere") in each - inserted
+    assert ("memory", "message:n1") not in each

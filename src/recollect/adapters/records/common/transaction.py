@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeVar, cast
 
 from recollect.adapters.records.common.checks import checked_touch
 from recollect.domain.record import RECORDS, Record, Unique
@@ -227,14 +227,21 @@ def references_of(steps: Iterable[Step]) -> dict[str, set[str]]:
     """The ids, by table, that inserted records refer to and that are not inserted by the same steps: to be asked for
     together, and made known by `expect`.
     """
-    inserted = [step.record for step in steps if isinstance(step, Insert)]
-    named: dict[str, set[str]] = {}
-    new: dict[str, set[str]] = {}
-    for record in inserted:
-        new.setdefault(record.shape.table, set()).add(record.id)
-        for _, target, id in referred_to(record):
-            named.setdefault(target, set()).add(id)
-    wanted = {target: ids - new.get(target, set()) for target, ids in named.items()}
+    inserted: dict[type[Record], list[Record]] = {}
+    for step in steps:
+        if isinstance(step, Insert):
+            inserted.setdefault(type(step.record), []).append(step.record)
+    wanted: dict[str, set[str]] = {}
+    for record_type, records in inserted.items():
+        for field, target, unless in references_from(record_type):
+            named = [one.__dict__ for one in records]
+            if unless:
+                named = [values for values in named if all(values[other] is None for other in unless)]
+            wanted.setdefault(target, set()).update([values[field] for values in named])
+    for record_type, records in inserted.items():
+        wanted.get(record_type.shape.table, set()).difference_update([record.id for record in records])
+    for ids in wanted.values():
+        ids.discard(cast(str, None))
     return {target: ids for target, ids in wanted.items() if ids}
 
 
@@ -243,13 +250,14 @@ def referred_to(record: Record) -> list[tuple[str, str, str]]:
     values = record.__dict__
     return [
         (field, target, id)
-        for field, target, unless in _references(type(record))
+        for field, target, unless in references_from(type(record))
         if (id := values[field]) is not None and not (unless and any(values[other] is not None for other in unless))
     ]
 
 
 @cache
-def _references(record: type[Record]) -> tuple[tuple[str, str, tuple[str, ...]], ...]:
+def references_from(record: type[Record]) -> tuple[tuple[str, str, tuple[str, ...]], ...]:
+    """The fields of a type that refer, each with the table and the fields that refer in its place."""
     return tuple((field, one.to, tuple(one.unless)) for field, one in record.shape.references.items())
 
 

@@ -18,7 +18,7 @@ import apsw
 from recollect.adapters.records.common.codec import Codec
 from recollect.adapters.records.common.sql_compiler import Compiler
 from recollect.adapters.records.common.sql_tables import SqlTables, insert_statement
-from recollect.adapters.records.common.transaction import Transaction, referred_to
+from recollect.adapters.records.common.transaction import Transaction, references_from
 from recollect.adapters.records.sqlite import fulltext
 from recollect.adapters.records.sqlite.connection import duplicate_key
 from recollect.domain.record import Record
@@ -88,11 +88,20 @@ class RunTransaction(Transaction[int]):
         records = [step.record for step in run]
         for step, record in zip(run, records, strict=True):
             self._check_tenant(record)
-            self._check_references(referred_to(record), not step.restoring)
+            self._check_unknown(record, living=not step.restoring)
             self.expect(record.shape.table, record.id, record.is_deleted)
         for record_type, count in Counter(map(type, records)).items():
             self._grow(record_type, count)
         self._many.insert_many(records)
+
+    def _check_unknown(self, record: Record, *, living: bool) -> None:
+        """As `_check_references`; but most of a run refer to what is known by now, which is seen at once."""
+        values, known = record.__dict__, self._living if living else self._there
+        for field, target, unless in references_from(type(record)):
+            id = values[field]
+            if id is None or (target, id) in known or any(values[other] is not None for other in unless):
+                continue
+            self._check_references([(field, target, id)], living)
 
 
 def has_run(steps: Sequence[Step]) -> bool:
