@@ -110,7 +110,7 @@ def logged(
     It is called by the operation that makes the change; `action` says what exactly was done (see journal.named).
     """
     about = named(action)
-    told = {name: value for name, value in request.items() if value not in (None, "", [])}
+    told = {name: value for name, value in request.items() if value is not None and value != "" and value != []}
     moment = now()
     fields = {
         "organization_id": tenant.scope.organization_id,
@@ -128,7 +128,7 @@ def logged(
         "salt": new_salt(),
     }
     # Of a memory only valid ids are told, and in most calls nothing but texts: see `valid_scope`.
-    if memory is None or not valid_scope(tenant.scope) or not all(isinstance(one, str) for one in told.values()):
+    if memory is None or not valid_scope(tenant.scope) or not _PLAIN.issuperset(map(type, told.values())):
         return Insert(AccessLog(**fields))
     return Insert(AccessLog.of_valid(fields))
 
@@ -137,7 +137,10 @@ def valid_scope(scope: Scope) -> bool:
     """Whether what a scope says of the caller may stand in records as it is; known for each caller once."""
     told = (scope.organization_id, scope.actor, scope.address)
     # Texts of other types, such as `mem.organization`, are made plain ones by validation.
-    return all(one is None or type(one) is str for one in told) and _is_valid_caller(*told)
+    return _PLAIN.issuperset(map(type, told)) and _is_valid_caller(*told)
+
+
+_PLAIN = frozenset({str, type(None)})
 
 
 @lru_cache(maxsize=1000)

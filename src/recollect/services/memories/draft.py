@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
+from operator import itemgetter
 from typing import Any, Literal
 
 from pydantic import Field, field_validator
@@ -176,13 +177,12 @@ def _replaceable(tenant: Tenant, id: str) -> Memory:
 
 def _memory(tenant: Tenant, request: RememberRequest, content: dict[str, Any], text: str) -> Memory:
     moment = _stored_at(tenant, request)
-    at = request.at or moment
-    links: dict[str, str | None] = {f"{name}_id": getattr(request, name) for name in LINKS}
+    at, given = request.at or moment, request.__dict__
+    links: dict[str, str | None] = {field: given[name] for field, name in _OWNERS}
     links |= tenant.owners(Memory, links)
     digest = content_hash(request.kind, content)
     expires_at = _expiry(request, moment)
     lasting = (sorted(request.namespaces), request.valid_from, request.valid_to, expires_at)
-    given = request.__dict__
     fields = {
         "id": request.id or new_id(),
         "content": content,
@@ -195,22 +195,27 @@ def _memory(tenant: Tenant, request: RememberRequest, content: dict[str, Any], t
         "created_at": moment,
         "updated_at": moment,
         **links,
-        **{name: given[name] for name in _COPIED},
+        **dict(zip(_COPIED, _copied(given), strict=True)),
     }
     if not valid_scope(tenant.scope) or not _are_valid(fields, links):
         return made(Memory, tenant, **fields)
     actor = tenant.scope.actor
-    fields |= {name: in_utc(fields[name]) for name in _MOMENTS if fields[name] is not None}
+    for name in _MOMENTS:
+        value = fields[name]
+        if value is not None and value.tzinfo is not UTC:
+            fields[name] = in_utc(value)
     fields |= {"organization_id": tenant.scope.organization_id, "created_by": actor, "updated_by": actor}
     return Memory.of_valid(fields)
 
 
+_OWNERS = tuple((f"{name}_id", name) for name in LINKS)
 _COPIED = (
     "kind author source_agent scope level confidence priority importance metadata namespaces valid_from valid_to"
     " idempotency_key score"
 ).split()
+_copied = itemgetter(*_COPIED)
 _MOMENTS = ("occurred_at", "expires_at", "created_at", "updated_at")
-_NAMED = ("id", "level", "idempotency_key")
+_named = itemgetter("id", "level", "idempotency_key")
 
 
 def _are_valid(fields: Mapping[str, Any], links: Mapping[str, str | None]) -> bool:
@@ -221,8 +226,7 @@ def _are_valid(fields: Mapping[str, Any], links: Mapping[str, str | None]) -> bo
         return False
     if fields["content"] != {"text": fields["text"]}:
         return False
-    names = (*links.values(), *(fields[name] for name in _NAMED))
-    return all(name is None or 0 < len(name) <= ID_LENGTH for name in names)
+    return all(name is None or 0 < len(name) <= ID_LENGTH for name in (*links.values(), *_named(fields)))
 
 
 def _stored_at(tenant: Tenant, request: RememberRequest) -> datetime:
@@ -273,6 +277,8 @@ def citation_mark(citation: Citation) -> str:
 
 
 def _links(tenant: Tenant, memory: Memory, request: RememberRequest) -> list[Relationship]:
+    if not (request.derived_from or request.relates or request.supersedes or memory.kind in DERIVING):
+        return []
     pairs = [(id, "derived_from") for id in request.derived_from]
     field, link = DERIVING.get(memory.kind, ("", ""))
     pairs += [(id, link) for id in memory.content.get(field, [])]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import TypeVar
 
 from recollect.domain.conversations import Message
@@ -69,8 +70,11 @@ def _window(embedder: Embedder) -> int:
 
 
 def embedded_memory(memory: Memory) -> EmbeddedRecord:
-    facets = [getattr(memory, name) for name in FACETS]
+    facets = list(_facets(memory.__dict__))
     return EmbeddedRecord(memory, embedded_text(memory.author, memory.text), memory.namespaces, facets)
+
+
+_facets = itemgetter(*FACETS)
 
 
 def embedded_message(message: Message) -> EmbeddedRecord:

@@ -151,7 +151,7 @@ def _store(tenant: Tenant, drafts: Sequence[Draft], known: Mapping[str, Memory |
     repeated = [(draft, known[draft.memory.id]) for draft in drafts if draft.memory.id in known]
     merged, stands = merged_into(repeated)
     fresh = [
-        replace(draft, memory=stands.get(draft.memory.id, draft.memory))
+        replace(draft, memory=stands[draft.memory.id]) if draft.memory.id in stands else draft
         for draft in drafts
         if draft.memory.id not in known
     ]
