@@ -102,7 +102,9 @@ def last_sums(entries: Any) -> dict[int, Sum]:
     return {number: (first, second) for number, first, second in entries.tolist()}
 
 
-def changed_frames(path: Path, notes: LogNotes, noted: LogNote, first: int = 0) -> list[int]:
+def changed_frames(
+    path: Path, notes: LogNotes, noted: LogNote, first: int = 0, buffer: bytearray | None = None
+) -> list[int]:
     """The pages of the log's frames that are not what was noted when they were written."""
     handle = open_log(path)
     if handle is None:
@@ -112,7 +114,7 @@ def changed_frames(path: Path, notes: LogNotes, noted: LogNote, first: int = 0) 
         if header is None or header.salts != noted.salts:
             return []
         known = notes.entries(noted.frames)[first:]
-        found = read_frames(handle, header, first, noted.frames)
+        found = read_frames(handle, header, first, noted.frames, buffer)
         if not len(known) or (len(found) == len(known) and (known == found).all()):
             return []
         if read_header(handle) != header:  # begun anew while we looked: what it held before is in the file

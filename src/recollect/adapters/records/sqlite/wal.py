@@ -41,7 +41,7 @@ def open_log(path: Path) -> int | None:
 
 
 def read_header(log: int) -> LogHeader | None:
-    raw = _read_at(log, LOG_HEADER, 0)
+    raw = read_at(log, LOG_HEADER, 0)
     if len(raw) < LOG_HEADER or int.from_bytes(raw[:4], "big") not in _MAGIC:
         return None
     size = int.from_bytes(raw[8:12], "big")
@@ -57,7 +57,7 @@ def beginning_in_log(path: Path) -> bytes | None:
     try:
         header, offset = read_header(log), LOG_HEADER
         while header is not None:
-            frame = _read_at(log, FRAME_HEADER + 16, offset)
+            frame = read_at(log, FRAME_HEADER + 16, offset)
             if len(frame) < FRAME_HEADER + 16 or frame[8:16] != header.salts:
                 return None
             if int.from_bytes(frame[:4], "big") == 1:
@@ -76,27 +76,43 @@ def read_frames(log: int, header: LogHeader, first: int, upto: int, buffer: byte
     """
     import numpy as np
 
-    parts, committed, read = [np.empty((0, 3), np.uint32)], 0, 0
-    salts = np.frombuffer(header.salts, "<u4")
+    parts: list[Any] = []
+    committed = read = 0
     while read < upto - first:
         wanted = min(upto - first - read, FRAMES_AT_ONCE)
         size, offset = wanted * header.frame_size, LOG_HEADER + (first + read) * header.frame_size
-        raw = _read_into(log, buffer, size, offset) if buffer else _read_at(log, size, offset)
+        raw = _read_into(log, buffer, size, offset) if buffer else read_at(log, size, offset)
         count = len(raw) // header.frame_size
         frames = np.frombuffer(raw, "<u4", count * header.frame_size // 4).reshape(count, header.frame_size // 4)
-        ours = (frames[:, 2:4] == salts).all(axis=1)
-        count = count if ours.all() else int(ours.argmin())
-        if count:
-            entries = np.empty((count, 3), np.uint32)
-            entries[:, 0] = frames[:count, 0].byteswap()
-            entries[:, 1:] = page_sums(frames[:count, FRAME_HEADER // 4 :])
+        frames = frames[: _of_generation(frames, header.salts)]
+        if len(frames):
+            entries = np.empty((len(frames), 3), np.uint32)
+            entries[:, 0] = frames[:, 0].byteswap()
+            entries[:, 1:] = page_sums(frames[:, FRAME_HEADER // 4 :])
             parts.append(entries)
-            (ends,) = frames[:count, 1].nonzero()
-            committed = read + int(ends[-1]) + 1 if len(ends) else committed
-            read += count
-        if count < wanted:
+            committed = read + ended if (ended := _ended(frames)) else committed
+            read += len(frames)
+        if len(frames) < wanted:
             break
-    return np.concatenate(parts)[:committed]
+    found = parts[0] if len(parts) == 1 else np.concatenate([np.empty((0, 3), np.uint32), *parts])
+    return found[:committed]
+
+
+def _of_generation(frames: Any, salts: bytes) -> int:
+    """How many of the first frames have these salts; mostly all of them."""
+    import numpy as np
+
+    if frames[:, 2:4].tobytes() == salts * len(frames):
+        return len(frames)
+    return int((frames[:, 2:4] == np.frombuffer(salts, "<u4")).all(axis=1).argmin())
+
+
+def _ended(frames: Any) -> int:
+    """How many of the first frames are committed; mostly all of them: the last ends a transaction."""
+    if frames[-1, 1]:
+        return len(frames)
+    (ends,) = frames[:, 1].nonzero()
+    return int(ends[-1]) + 1 if len(ends) else 0
 
 
 def page_sums(pages: Any) -> Any:
@@ -108,15 +124,15 @@ def page_sums(pages: Any) -> Any:
     import numpy as np
 
     words = pages[:, : -SUM_BYTES // 4]
-    return np.stack([np.einsum("ij,j->i", words, factors) for factors in _factors(words.shape[1])], axis=1)
+    return np.einsum("ij,kj->ik", words, _factors(words.shape[1]))
 
 
 @cache
-def _factors(count: int) -> tuple[Any, Any]:
-    """With which factor each word of a page counts in each half, modulo 2**32."""
+def _factors(count: int) -> Any:
+    """With which factor each word of a page counts in each half, modulo 2**32: a row for each half."""
     import numpy as np
 
-    first, second = np.zeros(count, np.uint32), np.zeros(count, np.uint32)
+    first, second = factors = np.zeros((2, count), np.uint32)
     # From the end: the last word counts once in the second half; each step back applies the addition once more.
     a_in, b_in = (1, 0), (0, 1)  # what the two halves before a step contribute to the two at the end
     for at in range(count - 2, -1, -2):
@@ -126,7 +142,7 @@ def _factors(count: int) -> tuple[Any, Any]:
         first[at], second[at] = x[0] & 0xFFFFFFFF, x[1] & 0xFFFFFFFF
         first[at + 1], second[at + 1] = y[0] & 0xFFFFFFFF, y[1] & 0xFFFFFFFF
         a_in, b_in = _masked(x), _masked((x[0] + b_in[0], x[1] + b_in[1]))
-    return first, second
+    return factors
 
 
 def _masked(pair: tuple[int, int]) -> tuple[int, int]:
@@ -135,12 +151,12 @@ def _masked(pair: tuple[int, int]) -> tuple[int, int]:
 
 def _read_into(handle: int, buffer: bytearray, size: int, offset: int) -> memoryview:
     if not hasattr(os, "preadv"):
-        return memoryview(_read_at(handle, size, offset))
+        return memoryview(read_at(handle, size, offset))
     part = memoryview(buffer)[:size]
     return part[: os.preadv(handle, [part], offset)]
 
 
-def _read_at(handle: int, size: int, offset: int) -> bytes:
+def read_at(handle: int, size: int, offset: int) -> bytes:
     if hasattr(os, "pread"):
         return os.pread(handle, size, offset)
     os.lseek(handle, offset, os.SEEK_SET)  # Windows; one thread uses a handle

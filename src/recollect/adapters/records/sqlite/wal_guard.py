@@ -85,8 +85,11 @@ class LogGuard:
         self.committed(seq)
 
     def move(self, mode: int = apsw.SQLITE_CHECKPOINT_PASSIVE) -> bool:
-        """Move the log into the file, if it is as it was written; whether all of it was moved."""
-        self.look()
+        """Move the log into the file, if it is as it was written; whether all of it was moved.
+
+        For the thread that writes: what it notes commits with serves to look at them again.
+        """
+        self.look(buffer=self._notes.buffer)
         if self.damage is not None:
             return False
         noted = self._notes.read()
@@ -98,14 +101,14 @@ class LogGuard:
             self._settled = noted.salts
         return frames == moved
 
-    def look(self, *, everything: bool = False) -> None:
+    def look(self, *, everything: bool = False, buffer: bytearray | None = None) -> None:
         """Compare the log with the notes, those frames at least that were not looked at before."""
         noted = self._notes.read()
         if noted is None or self.damage is not None:
             return
         salts, first = self._looked_at
         first = first if salts == noted.salts and not everything else 0
-        changed = changed_frames(self._path, self._notes, noted, first)
+        changed = changed_frames(self._path, self._notes, noted, first, buffer)
         if changed:
             self.damage = _damage(self._path, changed)
             log.error("%s", self.damage)

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from recollect.adapters.atomic_file import locked
-from recollect.adapters.records.sqlite.wal import FRAMES_AT_ONCE, log_of, open_log, read_frames, read_header
+from recollect.adapters.records.sqlite.wal import FRAMES_AT_ONCE, log_of, open_log, read_at, read_frames, read_header
 
 try:
     import fcntl
@@ -73,7 +73,7 @@ class LogNotes:
         self._file = notes_of(path)
         self._handle: int | None = None
         self._log: int | None = None  # kept open: SQLite keeps the file itself for as long as somebody uses it
-        self._buffer = bytearray()
+        self.buffer = bytearray()  # of the thread that writes
 
     def read(self) -> LogNote | None:
         """What is noted; None where nothing is, or it cannot be believed."""
@@ -104,14 +104,14 @@ class LogNotes:
         header = read_header(self._log) if self._log is not None else None
         if self._log is None or header is None:
             return
-        self._buffer = self._buffer or bytearray(FRAMES_AT_ONCE * header.frame_size)
+        self.buffer = self.buffer or bytearray(FRAMES_AT_ONCE * header.frame_size)
         with self._held() as handle:
             noted = _parsed(_read(handle, _HEADER.size)) or LogNote()
             if noted.salts != header.salts:
                 settle(noted)
                 noted = replace(noted, salts=header.salts, page_size=header.page_size, frames=0)
             if frames > noted.frames:
-                found = read_frames(self._log, header, noted.frames, frames, self._buffer)
+                found = read_frames(self._log, header, noted.frames, frames, self.buffer)
                 if len(found) < frames - noted.frames:
                     return  # another process has begun the log anew since: it notes what it wrote
                 _write(handle, found.astype("<u4").tobytes(), _HEADER.size + noted.frames * ENTRY_BYTES)
@@ -204,11 +204,17 @@ def _is_still(handle: int, path: Path) -> bool:
 
 
 def _read(handle: int, size: int) -> bytes:
-    os.lseek(handle, 0, os.SEEK_SET)
-    return os.read(handle, size)
+    return read_at(handle, size, 0)
 
 
 def _write(handle: int, data: bytes, offset: int) -> None:
-    os.lseek(handle, offset, os.SEEK_SET)
     while data:
-        data = data[os.write(handle, data) :]
+        written = _write_at(handle, data, offset)
+        data, offset = data[written:], offset + written
+
+
+def _write_at(handle: int, data: bytes, offset: int) -> int:
+    if hasattr(os, "pwrite"):
+        return os.pwrite(handle, data, offset)
+    os.lseek(handle, offset, os.SEEK_SET)  # Windows; under the file's lock
+    return os.write(handle, data)
