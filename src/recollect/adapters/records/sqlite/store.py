@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property, partial
-from itertools import groupby
 from pathlib import Path
 from typing import TypeVar, cast
 
@@ -24,7 +23,6 @@ from recollect.adapters.atomic_file import atomic_path, clear_unfinished, identi
 from recollect.adapters.encryption.master_key import MasterKey, new_data_key
 from recollect.adapters.file_scan import scan_files
 from recollect.adapters.records.common import ddl
-from recollect.adapters.records.common.bulk_transaction import StepKind, step_kind
 from recollect.adapters.records.common.checks import check_text as check_text_query
 from recollect.adapters.records.common.codec import Codec
 from recollect.adapters.records.common.data_keys import DataKeys
@@ -38,7 +36,7 @@ from recollect.adapters.records.common.sql_reads import SqlReads, SqlSnapshot, r
 from recollect.adapters.records.common.sql_tables import RETURNED, insert_statement, rename_deleted
 from recollect.adapters.records.common.transaction import Transaction, references_of
 from recollect.adapters.records.common.vector_rows import VECTOR_COLUMNS, vector_rows
-from recollect.adapters.records.sqlite import fulltext, member_indexes
+from recollect.adapters.records.sqlite import absences, fulltext, member_indexes
 from recollect.adapters.records.sqlite.connection import (
     BUSY_SECONDS,
     Readers,
@@ -82,16 +80,15 @@ from recollect.domain.record import RECORDS, Record, new_id
 from recollect.errors import Conflict, DamagedData, InvalidInput, NotFound, StoreBusy, StoreError
 from recollect.ports.keys import KeyService
 from recollect.ports.member_indexes import MemberIndex
-from recollect.ports.query import Compare, Filter, OneOf, Query, Row, TextHit, TextQuery
+from recollect.ports.query import Query, Row, TextHit, TextQuery
 from recollect.ports.records import Capabilities, Problem, Scope
-from recollect.ports.steps import Absent, Committed, Require, Step
+from recollect.ports.steps import Committed, Step
 from recollect.ports.traces import ScannedPlace
 from recollect.ports.vectors import StoredVector, VectorRow
 
 R = TypeVar("R", bound=Record)
 T = TypeVar("T")
 LARGE_LOG_BYTES = 64_000_000
-_ONLY_ASKING = (Absent, Require)
 _REFUSALS = (Conflict, InvalidInput, NotFound)
 """How a step says that it cannot be done."""
 _log = logging.getLogger("recollect.sqlite")
@@ -517,7 +514,7 @@ class _Tables(RunTables):
 
     def apply(self, scope: Scope, steps: Sequence[Step]) -> Committed:
         self.serve(scope)
-        needed = [step for run in self._not_absent(scope, steps) for step in run]
+        needed = [step for run in absences.unproven(steps, self.ids) for step in run]
         if has_run(needed):
             try:
                 return self._undoing(lambda: self._apply(RunTransaction(self, scope), needed))
@@ -556,20 +553,12 @@ class _Tables(RunTables):
         for table, id, is_deleted in self.run(" UNION ALL ".join(parts), values) if parts else ():
             work.expect(table, id, bool(is_deleted))
 
-    def _not_absent(self, scope: Scope, steps: Sequence[Step]) -> Iterator[Iterable[Step]]:
-        """The steps without those absences that one statement proves for all of a run, before anything is written. If
-        one of them is there, the run is gone through step by step, which says which.
-        """
-        is_unwritten = True
-        for kind, run in groupby(steps, _absent_kind):
-            some = list(run)
-            if is_unwritten and kind.step is Absent and kind.record is not None and len(some) > 1:
-                values = tuple(cast(Compare, cast(Absent, step).where[0]).value for step in some)
-                filters = (OneOf(kind.field, values), *cast(tuple[Filter, ...], kind.rest))
-                if not self.ids(Query(kind.record, filters, limit=1)):
-                    continue
-            is_unwritten = is_unwritten and all(isinstance(step, _ONLY_ASKING) for step in some)
-            yield some
+    def ids(self, query: Query[Record]) -> list[str]:
+        """Where one is looked for and nothing has the value that it must have, no more is asked (`absences`)."""
+        key = absences.key_asked(query) if query.limit == 1 else None
+        if key is not None and not self.run(absences.any_statement(query.record, key.field), (self.tenant, key.value)):
+            return []
+        return super().ids(query)
 
     def _settle_returned(self) -> None:
         """What was inserted is no longer gone: asked once for all, and not at all where nothing was ever deleted."""
@@ -669,10 +658,3 @@ class SqliteVectors:
     def living_seqs(self, after: int, upto: int) -> Iterable[int]:
         text = "SELECT _seq FROM embedding WHERE _seq > ? AND _seq <= ? ORDER BY _seq"
         return (seq for (seq,) in self._connection.execute(text, (after, upto)))
-
-
-_OTHER = StepKind(object)
-
-
-def _absent_kind(step: Step) -> StepKind:
-    return step_kind(step) if isinstance(step, Absent) else _OTHER
