@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from recollect.services.requests import Reply, Request
-    from recollect.services.tenant import Core
+    from recollect.services.tenant import Core, Tenant
     from recollect.services.times import RequestTimeZone
 
 Flag = Literal["progress", "local", "unlogged", "takes_password", "needs_confirmation"]
@@ -563,15 +563,23 @@ def invoke(operation: Operation, core: Core, scope: Any, fields: dict[str, Any],
     from recollect.services.times import RequestTimeZone
 
     with typed_os_errors():  # also when the operation's own module cannot be read, on its first use
-        request = validated(operation, fields, RequestTimeZone(core.for_scope(scope)))
-        return carry_out(operation, core, scope, request, progress)
+        tenant = _tenant(operation, core, scope)
+        request = validated(operation, fields, RequestTimeZone(tenant))
+        return carry_out(operation, core, scope, request, progress, tenant)
 
 
-def carry_out(operation: Operation, core: Core, scope: Any, request: Request, progress: Any = None) -> Any:
+def _tenant(operation: Operation, core: Core, scope: Any) -> Tenant:
+    return core.for_scope(scope, makes_owners=operation.permission == "write")
+
+
+def carry_out(
+    operation: Operation, core: Core, scope: Any, request: Request, progress: Any = None, tenant: Tenant | None = None
+) -> Any:
     """Run the operation with a request that is valid; what comes of it is in the access log."""
     from recollect.domain.access import RESTRICTED
     from recollect.errors import Denied, RequirementFailed, typed_os_errors
     from recollect.retry import retry
+    from recollect.services.access_journal import CONCERNED
     from recollect.services.collection_pause import paused_collection
     from recollect.services.requests import in_namespace, sanitized
     from recollect.services.secrets import masked_request, refuse_secrets
@@ -579,17 +587,17 @@ def carry_out(operation: Operation, core: Core, scope: Any, request: Request, pr
 
     if scope.restriction is not None and operation.permission not in RESTRICTED:
         raise Denied(f"{operation.name} concerns the whole organization", remedy="use a key that is not restricted")
-    tenant = core.for_scope(scope, makes_owners=operation.permission == "write")
+    tenant = tenant or _tenant(operation, core, scope)
     with paused_collection(_most_items(request.__dict__)):
         request, masked = masked_request(tenant, in_namespace(request, scope.restriction))
     more = (progress,) if progress is not None and operation.progress else ()
-    asked = {} if operation.unlogged else sanitized(request)
     attended = core.journal.attend(
         scope,
         operation.access,
         operation.name,
-        asked,
+        {} if operation.unlogged else sanitized(request, only=CONCERNED),
         failures_only=operation.unlogged,
+        whole=lambda: sanitized(request),
         refused=lambda: {} if operation.unlogged else sanitized(request, refused=True),
     )
     with core.tracing.operation(operation.name), attended, typed_os_errors():

@@ -61,6 +61,10 @@ def named(action: str) -> dict[str, Any]:
     return {"action": known.name, "session_id": known.session, "agent_id": known.agent, "request_data": finer}
 
 
+CONCERNED = frozenset({"id", "session", "agent"})
+"""The fields of a request that tell whom it concerns."""
+
+
 def _owners(action: str, request: Mapping[str, Any]) -> dict[str, str | None]:
     """The session and the agent of a request, if it names them."""
     room = action.rpartition(".")[0]
@@ -113,10 +117,12 @@ class Journal:
         *,
         failures_only: bool = False,
         refused: Callable[[], dict[str, Any]] | None = None,
+        whole: Callable[[], dict[str, Any]] | None = None,
     ) -> Iterator[None]:
         """Log what is done in the block: by its own entry, or else by one made here; failures always.
 
-        `refused` gives the request as logged if it fails.
+        `refused` gives the request as logged if it fails; `whole` all of it, where `request` is only whom it concerns:
+        most changes log themselves, and to hash their texts once more is for nothing.
         """
         concerned = _owners(action, request)
         known = _RunningOperation(action, session=concerned["session"], agent=concerned["agent"])
@@ -130,7 +136,8 @@ class Journal:
             _under_way.reset(token)
         if not known.is_logged and not failures_only:
             owners = {"session_id": known.session, "agent_id": known.agent}
-            self._add(scope, entry_of(scope, operation, action, request, **owners), ())
+            told = request if whole is None else whole()
+            self._add(scope, entry_of(scope, operation, action, told, **owners), ())
 
     def failed(self, scope: Scope, operation: AccessOperation, action: str, request: dict[str, Any], code: str) -> None:
         """Log an operation that was refused."""

@@ -231,13 +231,15 @@ _SECRET = frozenset({"password", "new_password", "key", "secret", "token"})
 _OUR_ID = re.compile(r"[0-9a-f]{8}-?(?:[0-9a-f]{4}-?){3}[0-9a-f]{12}")
 
 
-def sanitized(request: Request, *, refused: bool = False) -> dict[str, Any]:
+def sanitized(request: Request, *, refused: bool = False, only: frozenset[str] | None = None) -> dict[str, Any]:
     """A request as logged: ids, numbers and choices as they are, of everything else a hash and a size.
 
-    Of a `refused` request only generated ids are logged: anything else in the place of an id may be text.
+    Of a `refused` request only generated ids are logged: anything else in the place of an id may be text. With `only`,
+    no other fields than these.
     """
     kept: dict[str, Any] = {}
-    for name in sorted(request.model_fields_set - _SECRET):
+    given = request.model_fields_set if only is None else request.model_fields_set & only
+    for name in sorted(given - _SECRET):
         value = getattr(request, name)
         if isinstance(value, str) and not _is_plain(type(request), name, value, refused):
             kept[name] = {"sha256": sha256(value.encode("utf-8", "replace")).hexdigest()[:16], "length": len(value)}

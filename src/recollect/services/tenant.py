@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, fields, replace
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -153,7 +154,7 @@ class Core:
 
     def for_scope(self, scope: Scope, *, makes_owners: bool = False) -> Tenant:
         """The same ports, bound to a tenant and a caller; one with a restriction reaches only a part of the store."""
-        ports = {one.name: getattr(self, one.name) for one in _PORTS}
+        ports = dict(zip(_PORTS, _ports_of(self), strict=True))
         if scope.restriction is not None and not isinstance(self.store, RestrictedStore):
             ports["store"] = RestrictedStore(self.store, scope.restriction)
         # Who reaches only a part must not learn from what is made which ids there are in the rest.
@@ -161,7 +162,8 @@ class Core:
         return Tenant(scope=scope, makes_owners=makes_owners, **ports)
 
 
-_PORTS = fields(Core)
+_PORTS = [one.name for one in fields(Core)]
+_ports_of = attrgetter(*_PORTS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
