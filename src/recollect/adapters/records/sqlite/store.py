@@ -403,7 +403,8 @@ class SqliteStore(SqlReads):
 
     def _narrowed(self, scope: Scope, query: Query[Record]) -> Query[Record]:
         def ids(asked: Query[Record], field: str) -> list[str]:
-            return [id for id, *_ in self._read(scope, *SqlReads._statement(self, scope, asked, (field,)))]
+            compiler = self.compiler()
+            return [id for (id,) in self._read(scope, compiler.select(scope, asked, (field,)), compiler.values)]
 
         return narrowed(query, ids)
 
