@@ -22,8 +22,9 @@ def few_passing(tenant: Tenant, conditions: Conditions) -> tuple[str, ...] | Non
     return all_passing(tenant, conditions)
 
 
-def all_passing(tenant: Tenant, conditions: Conditions) -> tuple[str, ...] | None:
-    """The ids of all that pass; None if they are many."""
-    found = Query(conditions.record, conditions.filters(), limit=EXACT_UP_TO + 1, any_order=True)
+def all_passing(tenant: Tenant, conditions: Conditions, most: int | None = None) -> tuple[str, ...] | None:
+    """The ids of all that pass; None if they are many, or more than `most`."""
+    most = EXACT_UP_TO if most is None else most
+    found = Query(conditions.record, conditions.filters(), limit=most + 1, any_order=True)
     ids = tuple(id for (id,) in tenant.select(found, ("id",)))
-    return ids if len(ids) <= EXACT_UP_TO else None
+    return ids if len(ids) <= most else None

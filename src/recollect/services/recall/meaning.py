@@ -19,6 +19,7 @@ from recollect.errors import EmbedderFailed, IndexFailed
 from recollect.ports.models import OneScriptEmbedder, Vectors
 from recollect.ports.vectors import StoredVector
 from recollect.services.memories.embeddings import GivenVectors, check_lengths, length_of, question_vector
+from recollect.services.recall import few_passing
 from recollect.services.recall.few_passing import all_passing
 from recollect.services.recall.memory_rows import MemoryRow, MemoryRows
 from recollect.services.recall.message_conditions import MessageConditions
@@ -118,6 +119,10 @@ class VectorSearch:
             if len(passing) >= limit or is_exhausted:
                 return _best({id: found[id] for id in passing}, limit)
             depth = next_depth(depth, limit, len(found), len(passing))
+            # Where one in a thousand passes, those that do are fewer than those that would have to be looked at.
+            few = all_passing(self.tenant, conditions, depth) if depth > few_passing.EXACT_UP_TO else None
+            if few is not None:
+                return self._among(conditions, few, limit)
 
     def _indexed(self, conditions: Conditions, depth: int) -> tuple[dict[str, float], bool]:
         """What the index finds in any of the namespaces, and whether there is no more."""

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 INDEXED_AT_ONCE = 1000
 MOST_SPREAD = 4_000_000  # between the first and the last row: up to there their worths are added up in one array
+PROVEN_BEFORE, MOST_PASSING = 2_000, 50_000  # so many are looked at before it is asked which pass
 # Leaves our terms whole: whatever is not ASCII belongs to a word, and so do letters, digits and the hyphen.
 TOKENIZER = "ascii tokenchars '-'"
 _TENANT = 99
@@ -208,13 +209,31 @@ def _proven(
         f"WHERE {condition}"
     )
     hits: list[TextHit] = []
-    start, size = 0, max(query.limit, 1)
+    start, size, is_known = 0, max(query.limit, 1), False
     while start < len(scored) and len(hits) < query.limit:
+        if start >= PROVEN_BEFORE and not is_known:
+            is_known = True
+            left = min(len(scored), start * query.limit // max(len(hits), 1)) - start
+            passing = _passing(connection, query.record, condition, compiler.values, most=min(left, MOST_PASSING))
+            if passing is not None:
+                scored, hits, start, size = scored.among(passing), [], 0, query.limit
+                continue
         rows, scores = scored.slice(start, start + size)
         found: dict[Any, Any] = dict(connection.execute(statement, (apsw.carray(rows), *compiler.values)))
         hits += [TextHit(found[row], score) for row, score in zip(rows.tolist(), scores, strict=True) if row in found]
         start, size = start + size, min(4 * size, 20_000)
     return sorted(hits, key=lambda hit: (-hit.score, hit.id))[: query.limit]
+
+
+def _passing(
+    connection: apsw.Connection, record: type[Record], condition: str, values: Sequence[object], most: int
+) -> Rows | None:
+    """The rows that pass, where they are fewer than those that would have to be looked at."""
+    import numpy as np
+
+    text = f"SELECT t._row FROM {quoted(record.shape.table)} t WHERE {condition} LIMIT {most + 1}"
+    rows = connection.execute(text, tuple(values)).fetchall()
+    return np.fromiter((row for (row,) in rows), np.int64, len(rows)) if len(rows) <= most else None
 
 
 def _facet_proof(compiler: Compiler, name: str, values: Sequence[str]) -> str:
