@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 import recollect
-from recollect.adapters.records.sqlite import narrowing
+from recollect.adapters.records.sqlite import fulltext, narrowing
+from recollect.services.recall import few_passing
 
 BEGUN = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -88,6 +89,24 @@ def test_a_recall_is_the_same_as_without_looking_first(
     passing, _ = pages(mem, **asked)
     assert bool(found) == bool(passing)
     assert {id for id, _ in found} <= set(passing)
+
+
+@pytest.mark.parametrize("asked", FILTERS[:-1])
+@pytest.mark.parametrize("by", ["everything", "meaning", "words"])
+def test_a_recall_is_the_same_where_too_many_pass_to_be_looked_up_at_once(
+    mem: Any, monkeypatch: pytest.MonkeyPatch, asked: dict[str, Any], by: str
+) -> None:
+    def hits() -> list[tuple[str, float]]:
+        found = mem.recall("which lantern number 7 of the harbour", limit=5, by=by, **asked)
+        return [(hit.id, round(hit.score, 4)) for hit in found]
+
+    found, looked_up = hits(), []
+    passing = fulltext._passing
+    monkeypatch.setattr(few_passing, "EXACT_UP_TO", 1)
+    monkeypatch.setattr(fulltext, "PROVEN_BEFORE", 1)
+    monkeypatch.setattr(fulltext, "_passing", lambda *given, **most: looked_up.append(1) or passing(*given, **most))
+    assert hits() == found
+    assert looked_up or by == "meaning" or len(found) < 2 or "user" in asked, "ann has fewer than the first look"
 
 
 def plan(mem: Any, monkeypatch: pytest.MonkeyPatch, **asked: Any) -> str:
