@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from recollect.adapters.vectors.embedded.index import EmbeddedIndex
-from recollect.services.recall import few_passing, near_depth
+from recollect.services.recall import few_passing, meaning, near_depth
 from recollect.services.recall.near_depth import next_depth
 
 
@@ -57,11 +57,25 @@ def test_only_the_first_recall_searches_twice(outdated: Any, depths: list[int]) 
 
 def test_what_a_filter_of_the_caller_left_out_says_nothing(mem: Any, depths: list[int], monkeypatch: Any) -> None:
     monkeypatch.setattr(few_passing, "EXACT_UP_TO", 1)
+    monkeypatch.setattr(meaning, "all_passing", lambda *given: None)
     told = [{"content": f"a buoy number {number}", "priority": 1 + number % 9} for number in range(80)]
     mem.remember_many(told)
     assert mem.recall("which buoy", by="meaning", limit=10, min_priority=9).hits
     assert len(depths) > 1
     assert not near_depth._shares
+
+
+def test_where_those_who_pass_are_fewer_than_those_to_look_at_they_are_looked_up(
+    mem: Any, depths: list[int], monkeypatch: Any
+) -> None:
+    told = [{"content": f"a buoy number {number}", "priority": 1 + number % 9} for number in range(80)]
+    mem.remember_many(told)
+    few = mem.recall("which buoy", by="meaning", limit=10, min_priority=9)
+    assert len(few) == 8
+    assert depths == []
+    monkeypatch.setattr(few_passing, "EXACT_UP_TO", 1)
+    assert mem.recall("which buoy", by="meaning", limit=10, min_priority=9).hits == few.hits
+    assert len(depths) == 1
 
 
 def test_where_all_pass_again_the_usual_number_comes_back(mem: Any, depths: list[int]) -> None:
