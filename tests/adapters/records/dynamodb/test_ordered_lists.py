@@ -197,10 +197,10 @@ def test_two_touches_at_once_are_both_counted_where_the_head_counts_nothing() ->
         first.tenant("acme").learn(None)
         send, pending = first.dynamo.transact, [Touch(Memory, "m1", put={"expires_at": LATER})]
 
-        def transact(writes: Any, token: str) -> None:
+        def transact(*given: Any) -> None:
             if pending:
                 second.transact(acme, [pending.pop()])
-            send(writes, token)
+            send(*given)
 
         first.dynamo.transact = transact  # type: ignore[method-assign]
         first.transact(acme, [Touch(Memory, "m0", put={"expires_at": LATER})])
