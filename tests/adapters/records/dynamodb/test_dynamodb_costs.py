@@ -19,7 +19,7 @@ from dynamodb_server import dynamodb
 from recollect.adapters.records.dynamodb.keys import SHARDS
 from recollect.adapters.records.dynamodb.store import DynamoStore
 from recollect.domain.conversations import Session
-from recollect.domain.memory import LONG_TERM, Embedding, Memory
+from recollect.domain.memory import Memory
 from recollect.domain.record import Record, now
 from recollect.domain.tenancy import User
 from recollect.ports.query import Compare, IsNull, OneOf, Order, Query, equal
@@ -27,7 +27,7 @@ from recollect.ports.records import Scope
 from recollect.ports.steps import Absent, Delete, Insert, Put, Step, Touch, Update
 from recollect.services.recall.browse import ListRequest
 from recollect.services.recall.filters import search_conditions
-from recollect.testing.conformance.makers import embedding, found, memory, session, user
+from recollect.testing.conformance.makers import found, memory, session, user
 
 NEWEST = (Order("id", descending=True),)
 
@@ -238,17 +238,6 @@ def test_counts_that_are_not_known_are_made_by_reading(store: DynamoStore, acme:
     assert other.tenant("acme").head().counts() is not None
     assert other.count(acme, Query(Memory)) == 59
     other.close()
-
-
-def test_whether_a_model_has_vectors_is_known_without_reading_them(store: DynamoStore, acme: Scope) -> None:
-    """It is asked whenever a store is opened."""
-    fill(store, acme, 0, 100)
-    store.transact(acme, [Insert(embedding(acme, f"m{n:05}", bytes(768), id=f"v{n}")) for n in range(100)])
-    with Meter(store).cost() as cost:
-        for model, size in (("another", 0), ("m", 1)):
-            where = (equal("namespace", LONG_TERM), equal("model", model))
-            assert len(store.select(acme, Query(Embedding, where, limit=1), ("id",))) == size
-    assert cost.read_units <= 4 + SHARDS
 
 
 # -- partitions ------------------------------------------------------------------------------------------------------
