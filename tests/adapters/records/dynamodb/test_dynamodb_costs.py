@@ -263,8 +263,8 @@ def test_no_partition_has_most_of_the_writes_of_a_remember(tmp_path: Path) -> No
 
 
 MOST = {
-    "remember": (2, 8, 24),
-    "remember_many": (24, 330, 1150),
+    "remember": (2, 8, 22),
+    "remember_many": (24, 330, 1050),
     "list": (2 + SHARDS, 2 + 2 * SHARDS, 0),
     "show": (20, 24, 0),
     "erase": (42, 46, 30),

@@ -19,9 +19,8 @@ MOST_BYTES = 6_000  # of a head that is written with every transaction; a store 
 
 
 class Counts:
-    def __init__(self, groups: Mapping[str, Groups] | None = None, *, is_spread: bool) -> None:
+    def __init__(self, groups: Mapping[str, Groups] | None = None) -> None:
         """Types that are not named have no records."""
-        self.is_spread = is_spread
         self._groups = {table: dict(one) for table, one in (groups or {}).items()}
 
     def of(self, record: type[Record]) -> Groups:
@@ -29,7 +28,7 @@ class Counts:
 
     def changed(self, changes: Iterable[tuple[Record | None, Record | None]]) -> Counts:
         """After each of these records was replaced by the other; None stands for none."""
-        new = Counts(self._groups, is_spread=self.is_spread)
+        new = Counts(self._groups)
         for before, after in changes:
             new._add(before, -1)
             new._add(after, 1)
@@ -38,8 +37,7 @@ class Counts:
     def _add(self, record: Record | None, by: int) -> None:
         if record is None:
             return
-        name = group_of(record, is_spread=self.is_spread)
-        groups = self._groups.setdefault(record.shape.table, {})
+        groups, name = self._groups.setdefault(record.shape.table, {}), group_of(record)
         groups[name] = groups.get(name, 0) + by
         if not groups[name]:
             del groups[name]
@@ -54,22 +52,20 @@ class Counts:
 
     def encoded(self) -> bytes | None:
         """None if it is too much for a head."""
-        filled = sorted(self._filled().items())
-        marked = {table: [group_mark(RECORDS[table], is_spread=self.is_spread), groups] for table, groups in filled}
+        marked = {table: [group_mark(RECORDS[table]), groups] for table, groups in sorted(self._filled().items())}
         raw = zlib.compress(json_text(marked).encode(), 6)
         return raw if len(raw) <= MOST_BYTES else None
 
     @staticmethod
-    def decoded(raw: bytes | None, *, is_spread: bool) -> Counts | None:
+    def decoded(raw: bytes | None) -> Counts | None:
         """None if they are not known."""
         if raw is None:
             return None
         marked = json.loads(zlib.decompress(raw))
-        for table, (mark, _) in marked.items():
-            if table not in RECORDS or mark != group_mark(RECORDS[table], is_spread=is_spread):
-                return None
-        return Counts({table: groups for table, (_, groups) in marked.items()}, is_spread=is_spread)
+        if any(table not in RECORDS or mark != group_mark(RECORDS[table]) for table, (mark, _) in marked.items()):
+            return None
+        return Counts({table: groups for table, (_, groups) in marked.items()})
 
 
-def counts_of(records: Iterable[Record], *, is_spread: bool) -> Counts:
-    return Counts(is_spread=is_spread).changed((None, record) for record in records)
+def counts_of(records: Iterable[Record]) -> Counts:
+    return Counts().changed((None, record) for record in records)

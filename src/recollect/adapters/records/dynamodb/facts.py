@@ -12,18 +12,17 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any
 
 from recollect.adapters.records.common.dialect import json_text, moment_text
 from recollect.adapters.records.dynamodb.keys import is_enumerated, passing_moments
 from recollect.domain.record import Record
 from recollect.ports.query import AllOf, AnyOf, Compare, Filter, IsNull, Linked, passes
 
-R = TypeVar("R", bound=Record)
 LONGEST_FACTS = 600  # beyond that an entry takes a second write unit, and tells nothing instead
 
 
@@ -58,40 +57,25 @@ def _all(verdicts: Sequence[bool | None]) -> bool | None:
     return False if False in verdicts else None if None in verdicts else True
 
 
-MORE_GROUPS: Mapping[str, tuple[str, ...]] = {"embedding": ("namespace", "model"), "citation": ("state",)}
-"""What is counted apart in the third layout besides."""
-
-
 @cache
-def grouping_fields(record: type[Record], *, is_spread: bool = True) -> tuple[str, ...]:
+def grouping_fields(record: type[Record]) -> tuple[str, ...]:
     """By which records of a type are counted apart: whether deleted; of searched types also fields with few values."""
     if record.shape.text is None:
-        return ("is_deleted", *(MORE_GROUPS.get(record.shape.table, ()) if is_spread else ()))
+        return ("is_deleted",)
     few = (name for name in record.model_fields if is_enumerated(record, name))
     facets = (name for name in record.shape.text.facets if name not in record.shape.references)
     return tuple(dict.fromkeys(("is_deleted", *few, *facets)))
 
 
-MORE_FACTS: Mapping[str, tuple[str, ...]] = {
-    "memory": ("author", "level", "confidence", "importance"),
-    "tag": ("is_deleted", "memory_id", "tag"),
-    "citation": ("is_deleted", "memory_id", "source", "state"),
-    "relationship": ("is_deleted", "source_id", "target_id", "type"),
-}
-"""What entries of the third layout know besides: what lists filter and are ordered by, and what links lead to."""
-
-
 @cache
-def fact_fields(record: type[Record], *, is_spread: bool = True) -> tuple[str, ...]:
-    """Those of the third layout, or of the second."""
+def fact_fields(record: type[Record]) -> tuple[str, ...]:
     shape = record.shape
-    more = MORE_FACTS.get(shape.table, ()) if is_spread else ()
+    if shape.text is None:
+        return ()
+    indexed = (name for fields in shape.indexes for name in fields if name != "id")
+    wanted = dict.fromkeys((*grouping_fields(record), *shape.text.facets, *indexed, *passing_moments(record)))
     hidden = shape.sealable | shape.encrypted_hashes
-    wanted: Iterable[str] = more
-    if shape.text is not None:
-        indexed = (name for fields in shape.indexes for name in fields if name != "id")
-        wanted = (*grouping_fields(record), *shape.text.facets, *indexed, *passing_moments(record), *more)
-    return tuple(name for name in dict.fromkeys(wanted) if name not in hidden and not _is_large(record, name))
+    return tuple(name for name in wanted if name not in hidden and not _is_large(record, name))
 
 
 def _is_large(record: type[Record], name: str) -> bool:
@@ -103,8 +87,8 @@ def mark_of(names: tuple[str, ...]) -> str:
     return f"{zlib.crc32(','.join(names).encode()):08x}"
 
 
-def facts_of(record: Record, *, is_spread: bool = True) -> str | None:
-    names = fact_fields(type(record), is_spread=is_spread)
+def facts_of(record: Record) -> str | None:
+    names = fact_fields(type(record))
     if not names:
         return None
     text = mark_of(names) + json_text([_plain(getattr(record, name)) for name in names])
@@ -112,33 +96,29 @@ def facts_of(record: Record, *, is_spread: bool = True) -> str | None:
 
 
 def known_by_facts(record: type[Record], text: str | None) -> Known | None:
-    if text is None:
-        return None
     names = fact_fields(record)
-    if not text.startswith(mark_of(names)):
-        names = fact_fields(record, is_spread=False)
-    if not names or not text.startswith(mark_of(names)):
+    if text is None or not text.startswith(mark_of(names)):
         return None
     values = dict(zip(names, json.loads(text[8:]), strict=True))
     return Known(_partial(record, values), frozenset(names))
 
 
-def group_of(record: Record, *, is_spread: bool = True) -> str:
+def group_of(record: Record) -> str:
     kind = type(record)
-    values = [_plain(getattr(record, name)) for name in grouping_fields(kind, is_spread=is_spread)]
+    values = [_plain(getattr(record, name)) for name in grouping_fields(kind)]
     return json_text([values, [name for name in passing_moments(kind) if getattr(record, name) is not None]])
 
 
-def known_by_group(record: type[Record], group: str, *, is_spread: bool = True) -> Known:
+def known_by_group(record: type[Record], group: str) -> Known:
     values, is_set = json.loads(group)
-    names, moments = grouping_fields(record, is_spread=is_spread), passing_moments(record)
+    names, moments = grouping_fields(record), passing_moments(record)
     empty = {name: None for name in moments if name not in is_set}
     made = _partial(record, {**dict(zip(names, values, strict=True)), **empty})
     return Known(made, frozenset((*names, *empty)), frozenset(is_set))
 
 
-def group_mark(record: type[Record], *, is_spread: bool = True) -> str:
-    return mark_of((*grouping_fields(record, is_spread=is_spread), *passing_moments(record)))
+def group_mark(record: type[Record]) -> str:
+    return mark_of((*grouping_fields(record), *passing_moments(record)))
 
 
 def _plain(value: Any) -> Any:
@@ -151,7 +131,7 @@ def _partial(record: type[Record], values: dict[str, Any]) -> Record:
     return partial_record(record, read)
 
 
-def partial_record(record: type[R], values: dict[str, Any]) -> R:
+def partial_record(record: type[Record], values: dict[str, Any]) -> Record:
     """A record with these fields alone; whoever gets it looks at no others."""
     made = record.__new__(record)
     object.__setattr__(made, "__dict__", values)

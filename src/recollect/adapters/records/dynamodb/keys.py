@@ -7,8 +7,6 @@ A key is (partition, sort). Partitions begin with the tenant, then one letter sa
     tenant p              table id generation n  the parts of records too large for one item
     tenant i table field  value id             index entries: for finding, with the facts that filters ask for
     tenant i table field  value                the same for hashes: one item for all who share the value
-    tenant c table field  value                tallies: how many have a value (tallies.py)
-    tenant c hours        hour                 the same for what was made in an hour
     tenant u table        fields hash          guards of unique keys: whose they are
     tenant l              seq                  the log: what each transaction changed
     tenant x              transaction n        staged writes of a large transaction
@@ -26,9 +24,6 @@ shard, and so has who asks for one of the few values that most records share (`F
 are asked for by range, stay together. How many shards a tenant has is set when it is made and stands on its head; one
 that was made in the second layout keeps that for ever.
 
-The third also has entries for lists in an order (`ORDERED`: of every record, spread by id and merged when they are
-read) and for what few records have (`RARE`: of those alone that differ from what nearly all are).
-
 The words are joined by U+001F, which no id may hold. A field is looked up if it refers to another record or
 leads a declared index or unique key, and is text that is not one of a few fixed words, or a moment that may be empty:
 an entry for every memory under `status` or `priority` would cost a write and narrow nothing. A field that is unique by
@@ -39,7 +34,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import struct
 import zlib
 from collections.abc import Iterator, Mapping
 from functools import cache
@@ -72,21 +66,6 @@ FEW_VALUES = frozenset(
     }
 )  # fmt: skip
 """Fields of which very many records may have the same value: their entries are spread by id. As fixed as `SPREAD`."""
-ORDERED = frozenset({("memory", "occurred_at")})
-"""Moments that every record has and lists are ordered by, with an entry for each. As fixed as `SPREAD`."""
-RARE: Mapping[tuple[str, str], object] = {
-    ("memory", "is_deleted"): False,
-    ("memory", "priority"): 5,
-    ("memory", "confidence"): 0.5,
-    ("memory", "importance"): 0.0,
-    ("execution", "waits_until"): None,
-    ("embedding", "namespace"): "long_term",
-}
-"""Fields of which nearly all records have this value: the others have an entry. As fixed as `SPREAD`."""
-TALLIED: Mapping[str, tuple[str, ...]] = {"memory": ("user_id", "agent_id", "project_id")}
-"""Fields of which each value is counted (tallies.py). As fixed as `SPREAD`, and so is this:"""
-HOURS: Mapping[str, str] = {"memory": "created_at", "access_log": "timestamp"}
-"""Types of which the records of each hour are counted, by this moment."""
 SHARDS = 4
 """Of a new tenant. Each walk through a type asks all of them; the head takes as many writes as this can use."""
 MOST_SHARDS = 64
@@ -118,7 +97,7 @@ class Keys(TenantPlaces):
 
     def __init__(self, organization_id: str, shards: int) -> None:
         super().__init__(organization_id)
-        self.is_spread = shards > 1
+        self._shards = shards
         self._numbers = [f"{number}" for number in range(shards)] if shards > 1 else [""]
         self.parts = [self._partition(f"p{number}") for number in self._numbers]
         self.staged = [self._partition(f"x{number}") for number in self._numbers]
@@ -148,69 +127,35 @@ class Keys(TenantPlaces):
     def indexes(self, table: str, field: str, word: str | None = None) -> list[str]:
         """Where the entries are that begin with this word, or with any."""
         numbers = self._numbers_of(table)
-        if (table, field) in ORDERED or (table, field) in RARE:
-            pass  # spread by id
-        elif is_moment(RECORDS[table], field):
+        if is_moment(RECORDS[table], field):
             numbers = numbers[:1]
         elif word is not None and (table, field) not in FEW_VALUES:
             numbers = [self._number(table, word)]
         return [self._partition(f"i{number}", table, field) for number in numbers]
-
-    def fields(self, record: type[Record]) -> tuple[str, ...]:
-        """The fields that entries of this layout are made for."""
-        return spread_fields(record) if self.is_spread else indexed_fields(record)
 
     def _index(self, table: str, field: str, word: str, id: str) -> str:
         places = self.indexes(table, field, word)
         return places[zlib.crc32(id.encode()) % len(places)]
 
     def derived_partitions(self) -> Iterator[str]:
-        """Where entries, guards and tallies are, of every type."""
-        yield from self._tallies() if self.is_spread else ()
+        """Where entries and guards are, of every type."""
         for table, record in RECORDS.items():
-            for field in (one for one in self.fields(record) if has_entries(record, one)):
+            for field in (one for one in indexed_fields(record) if has_entries(record, one)):
                 yield from self.indexes(table, field)
             if record.shape.unique:
                 yield from (self._partition(f"u{number}", table) for number in self._numbers_of(table))
 
-    @property
-    def hours(self) -> str:
-        return self._partition(f"c{self._numbers[0]}", "hours")
-
-    def hour(self, hour: str) -> Key:
-        return self.hours, hour
-
-    def tally(self, table: str, field: str, value: str) -> Key:
-        word = index_word(value)
-        return self._partition(f"c{self._number(table, word)}", table, field), word
-
-    def _tallies(self) -> Iterator[str]:
-        for table, fields in TALLIED.items():
-            for number in self._numbers_of(table):
-                yield from (self._partition(f"c{number}", table, field) for field in fields)
-        yield self.hours
-
     def entries(self, record: Record, hashes: Mapping[str, object]) -> list[Key]:
         """The index entries that lead to a record alone; `hashes` are its `encrypted_hashes` as they are stored."""
-        table = record.shape.table
-        pairs = self._looked_up(record, hashes, gathered=False)
-        found = ((field, rare_word(value) if (table, field) in RARE else index_word(value)) for field, value in pairs)
+        found = ((field, index_word(value)) for field, value in _looked_up(record, hashes, gathered=False))
         return [
-            (self._index(table, field, word, record.id), word + shortened(record.id, LONGEST_WORD))
+            (self._index(record.shape.table, field, word, record.id), word + shortened(record.id, LONGEST_WORD))
             for field, word in found
         ]
 
     def gathered(self, record: Record, hashes: Mapping[str, object]) -> list[Key]:
         """The entries that lead to a record and to all others with the same value."""
-        return [self.gathering(record.shape.table, *one) for one in self._looked_up(record, hashes, gathered=True)]
-
-    def _looked_up(self, record: Record, hashes: Mapping[str, object], *, gathered: bool) -> Iterator[tuple[str, Any]]:
-        kind = type(record)
-        for field in self.fields(kind):
-            if has_entries(kind, field) and is_gathered(kind, field) == gathered:
-                value = hashes.get(field, getattr(record, field))
-                if value is not None and not (self.is_spread and value == RARE.get((kind.shape.table, field))):
-                    yield field, value
+        return [self.gathering(record.shape.table, *one) for one in _looked_up(record, hashes, gathered=True)]
 
     def gathering(self, table: str, field: str, value: Any) -> Key:
         word = index_word(value)
@@ -227,17 +172,19 @@ class Keys(TenantPlaces):
         return partition, SEPARATOR.join(("+".join(key.fields), digest))
 
 
+def _looked_up(record: Record, hashes: Mapping[str, object], *, gathered: bool) -> Iterator[tuple[str, Any]]:
+    kind = type(record)
+    for field in indexed_fields(kind):
+        if has_entries(kind, field) and is_gathered(kind, field) == gathered:
+            value = hashes.get(field, getattr(record, field))
+            if value is not None:
+                yield field, value
+
+
 def index_word(value: Any) -> str:
     """How the sort keys of all entries of a value begin."""
     text = value if isinstance(value, str) else moment_text(value)
     return shortened(text, LONGEST_WORD) + SEPARATOR
-
-
-def rare_word(value: Any) -> str:
-    """The same of a field that may be a number; those are not negative, and are in order."""
-    if isinstance(value, float):
-        return struct.pack(">d", value + 0.0).hex() + SEPARATOR
-    return f"{value:020d}{SEPARATOR}" if isinstance(value, int) else index_word(value)
 
 
 def shortened(text: str, most: int) -> str:
@@ -272,13 +219,6 @@ def indexed_fields(record: type[Record]) -> tuple[str, ...]:
             or (columns[name].type == "moment" and columns[name].nullable)
         )
     )
-
-
-@cache
-def spread_fields(record: type[Record]) -> tuple[str, ...]:
-    """Those of the third layout."""
-    more = (field for table, field in (*sorted(ORDERED), *RARE) if table == record.shape.table)
-    return tuple(dict.fromkeys((*indexed_fields(record), *more)))
 
 
 @cache

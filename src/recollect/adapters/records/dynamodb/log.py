@@ -68,13 +68,13 @@ class LogHead:
     def of(item: Item | None, new_shards: int) -> LogHead:
         if item is None:
             layout = LAYOUT if new_shards > 1 else UNSPREAD
-            return LogHead(new_shards, layout=layout, raw_counts=Counts(is_spread=new_shards > 1).encoded())
+            return LogHead(new_shards, layout=layout, raw_counts=Counts().encoded())
         layout, leftovers = item.get("v", 1), "o" in item
         return LogHead(item.get("m", 1), item["q"], item["i"], item.get("x", ""), layout, leftovers, item.get("n"))
 
     def counts(self) -> Counts | None:
         """None if they are not known."""
-        return Counts.decoded(self.raw_counts, is_spread=self.shards > 1)
+        return Counts.decoded(self.raw_counts)
 
     def is_at(self, other: LogHead) -> bool:
         return (self.seq, self.incarnation) == (other.seq, other.incarnation)

@@ -14,7 +14,6 @@ from recollect.adapters.records.common import migrations
 from recollect.adapters.records.common.ddl import taken_twice
 from recollect.adapters.records.common.record_tables import dangling
 from recollect.adapters.records.dynamodb import codec as items_of
-from recollect.adapters.records.dynamodb import tallies
 from recollect.adapters.records.dynamodb.client import DynamoClient, TransactionCancelled, TransactionContended, pauses
 from recollect.adapters.records.dynamodb.codec import Item, StoredRecord
 from recollect.adapters.records.dynamodb.counts import Counts, counts_of
@@ -175,7 +174,7 @@ class TenantItems:
             self.records[(words[0], item["s"])] = item
         elif kind == "p":
             self.parts[key] = item["b"]
-        elif kind in "iuc":
+        elif kind in "iu":
             self.derived[key] = {name: value for name, value in item.items() if name not in "ps"}
         elif kind == "x":
             self.staged.append(key)
@@ -270,34 +269,16 @@ def _read(store: DynamoStore, keys: Keys, table: str, item: Item, found: TenantI
 
 
 def _check_derived(
-    keys: Keys, tenant_id: str, records: Sequence[StoredRecord], found: TenantItems
+    keys: Keys, tenant_id: str, records: Iterable[StoredRecord], found: TenantItems
 ) -> Iterator[Problem]:
     wanted = wanted_items(keys, records)
     for key, item in wanted.items():
-        if found.derived.get(key) == item:
-            continue
-        if _is_tally(key):
-            yield _miscounted(key, tenant_id)
-        else:
+        if found.derived.get(key) != item:
             (table, name), wrong = _named(key), "wrong" if key in found.derived else "missing"
             yield Problem(f"its index entry for {name} is {wrong}", table, item["d"], tenant_id, "index")
     for key in found.derived.keys() - wanted.keys():
-        if _is_tally(key):
-            yield _miscounted(key, tenant_id)
-            continue
         (table, name), id = _named(key), found.derived[key]["d"]
         yield Problem(f"an index entry for {name} that leads nowhere", table, id, tenant_id, "index")
-
-
-def _is_tally(key: Key) -> bool:
-    return key[0].split(SEPARATOR)[1][:1] == "c"
-
-
-def _miscounted(key: Key, tenant_id: str) -> Problem:
-    table, field = (*key[0].split(SEPARATOR)[2:], "")[:2]
-    value = key[1].removesuffix(SEPARATOR)
-    what = f"whose {field} is '{value}'" if field else f"of the hour {value}"
-    return Problem(f"the records {what} are counted wrong", table if field else "organization", "", tenant_id, "index")
 
 
 def _named(key: Key) -> tuple[str, str]:
@@ -310,16 +291,16 @@ def _named(key: Key) -> tuple[str, str]:
 
 
 def _check_counts(tenant: TenantLog, records: Iterable[StoredRecord], found: TenantItems) -> Iterator[Problem]:
-    kept = tenant.as_head(found.head).counts() if found.head else None
-    if kept is not None and kept != _recounted(tenant.keys_at(tenant.as_head(found.head)), records):
+    kept = Counts.decoded(found.head.get("n")) if found.head else None
+    if kept is not None and kept != _recounted(records):
         yield Problem("the numbers of its records are counted wrong", "organization", tenant.id, tenant.id, "index")
 
 
-def _recounted(keys: Keys, records: Iterable[StoredRecord]) -> Counts:
-    return counts_of((one.record for one in records if one.record is not None), is_spread=keys.is_spread)
+def _recounted(records: Iterable[StoredRecord]) -> Counts:
+    return counts_of(one.record for one in records if one.record is not None)
 
 
-def wanted_items(keys: Keys, records: Sequence[StoredRecord]) -> dict[Key, Item]:
+def wanted_items(keys: Keys, records: Iterable[StoredRecord]) -> dict[Key, Item]:
     """The entries and guards that these records should have."""
     wanted: dict[Key, Item] = {}
     sharing: dict[Key, set[str]] = {}
@@ -329,9 +310,7 @@ def wanted_items(keys: Keys, records: Sequence[StoredRecord]) -> dict[Key, Item]
             wanted |= {key: item for key, item in made.items() if key[0] != TENANTS}
             for key in keys.gathered(stored.record, stored.hashes):
                 sharing.setdefault(key, set()).add(stored.record.id)
-    living = [one.record for one in records if one.record is not None]
-    texts = {key: SEPARATOR.join(sorted(ids)) for key, ids in sharing.items()} | tallies.texts_of(keys, living)
-    return wanted | {key: {"d": text} for key, text in texts.items()}
+    return wanted | {key: {"d": SEPARATOR.join(sorted(ids))} for key, ids in sharing.items()}
 
 
 def mend(store: DynamoStore) -> list[str]:
@@ -385,7 +364,7 @@ def _mending(store: DynamoStore, tenant_id: str, keys: Keys, found: TenantItems)
         store.dynamo.put({"p": key[0], "s": key[1], **item}) for key, item in wanted.items() if has.get(key) != item
     ]
     surplus = [*(has.keys() - wanted.keys()), *(found.parts.keys() - used), *found.staged]
-    return writes + [store.dynamo.delete(key) for key in surplus], _recounted(keys, read)
+    return writes + [store.dynamo.delete(key) for key in surplus], _recounted(read)
 
 
 def _write_fenced(dynamo: DynamoClient, fence: Item, writes: Sequence[Item]) -> None:

@@ -17,7 +17,6 @@ _KINDS = {
     "r": "records",
     "p": "parts",
     "i": "index",
-    "c": "counts",
     "u": "unique keys",
     "l": "log",
     "x": "staged writes",
