@@ -30,7 +30,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         pytest.skip(f"NOT RUN, there is no Chromium (Debian: apt-get install chromium): {item.nodeid}")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def filled(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
     from seed_console import PASSWORD, fill
 
@@ -40,7 +40,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
     return SimpleNamespace(folder=folder, ids=ids, password=PASSWORD, enter=partial(_enter, password=PASSWORD))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def address(filled: SimpleNamespace) -> Iterator[str]:
     # Over a door files are looked at only in folders that the operator names; the console is one.
     environment = {
