@@ -15,7 +15,7 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
-from recollect.domain.json_writer import json_writer
+from recollect.domain.text.json_writer import json_writer
 from recollect.domain.kinds import TEXT_LIMIT
 from recollect.domain.record import (
     Id,

@@ -53,6 +53,6 @@ def _known(organization_id: str, conditions: Conditions) -> float:
 
 def next_depth(depth: int, limit: int, found: int, passing: int) -> int:
     """How deep to look after too few passed: half as deep again at least. Each time all is searched anew, so the steps
-    are long: where one in twenty passes, three searches took half as long again as two."""
+    are long."""
     wanted = MARGIN * limit * found / passing if passing else math.inf
     return math.ceil(min(max(wanted, 1.5 * depth), DEEPEST_STEP * depth))

@@ -74,18 +74,20 @@ def test_a_list_is_the_same_as_without_looking_first(
     assert len(found[0]) == found[1] == len(set(found[0]))
 
 
+def hits(mem: Any, **asked: Any) -> list[tuple[str, float]]:
+    found = mem.recall("which lantern number 7 of the harbour", limit=5, **asked)
+    return [(hit.id, round(hit.score, 4)) for hit in found]
+
+
 @pytest.mark.parametrize("asked", FILTERS[:-1])
 @pytest.mark.parametrize("by", ["everything", "meaning", "words"])
 def test_a_recall_is_the_same_as_without_looking_first(
     mem: Any, monkeypatch: pytest.MonkeyPatch, asked: dict[str, Any], by: str
 ) -> None:
-    def hits() -> list[tuple[str, float]]:
-        return [(hit.id, hit.score) for hit in mem.recall("which lantern number 7", limit=5, by=by, **asked)]
-
-    found = hits()
+    found = hits(mem, by=by, **asked)
     monkeypatch.setattr(narrowing, "MOST_LINKED", -1)
     monkeypatch.setattr(narrowing, "MOST_OF_A_TIME", -1)
-    assert hits() == found
+    assert hits(mem, by=by, **asked) == found
     passing, _ = pages(mem, **asked)
     assert bool(found) == bool(passing)
     assert {id for id, _ in found} <= set(passing)
@@ -96,16 +98,12 @@ def test_a_recall_is_the_same_as_without_looking_first(
 def test_a_recall_is_the_same_where_too_many_pass_to_be_looked_up_at_once(
     mem: Any, monkeypatch: pytest.MonkeyPatch, asked: dict[str, Any], by: str
 ) -> None:
-    def hits() -> list[tuple[str, float]]:
-        found = mem.recall("which lantern number 7 of the harbour", limit=5, by=by, **asked)
-        return [(hit.id, round(hit.score, 4)) for hit in found]
-
-    found, looked_up = hits(), []
+    found, looked_up = hits(mem, by=by, **asked), []
     passing = fulltext._passing
     monkeypatch.setattr(few_passing, "EXACT_UP_TO", 1)
     monkeypatch.setattr(fulltext, "PROVEN_BEFORE", 1)
     monkeypatch.setattr(fulltext, "_passing", lambda *given, **most: looked_up.append(1) or passing(*given, **most))
-    assert hits() == found
+    assert hits(mem, by=by, **asked) == found
     assert looked_up or by == "meaning" or len(found) < 2 or "user" in asked, "ann has fewer than the first look"
 
 

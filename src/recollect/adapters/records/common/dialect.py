@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any, Protocol, TypeVar
 
 from recollect.adapters.records.common.checks import in_utc
-from recollect.domain.json_writer import json_writer
+from recollect.domain.text.json_writer import json_writer
 from recollect.domain.record import ColumnType
 from recollect.ports.query import Compare, Holds, Row
 
@@ -50,7 +50,7 @@ class Dialect(Encoding, Protocol):
     @property
     def sorts_whole_rows(self) -> bool:
         """Whether putting rows in order carries along all that is asked of them. Then the few of a page are chosen by
-        their row numbers first: of 100,000 memories in 50 ms in place of 320."""
+        their row numbers first: a list of 100,000 memories in 88 ms in place of 320, counting included."""
 
     def places(self, columns: Columns, bind: Bind) -> str:
         """Rows to select from, named p: their number n, and a, b, c of the columns, given as the driver takes them."""

@@ -2,7 +2,7 @@
 
 SQLite checks for each record whether another is linked to it, and walks all in the order that is asked for even where
 a stretch of time leaves a handful. Where few have the tag, or are of that time, their ids are put before the filters:
-of 100,000 memories those of an hour, the newest first, are listed in 2 ms in place of 36.
+of 100,000 memories those of an hour, the newest first, are listed in 3 ms in place of 35.
 Proof: bench/growth.py, tests/adapters/records/sqlite/test_narrowing.py.
 """
 

@@ -2,7 +2,7 @@
 
 Records hold many small objects: a memory and what is written beside it are seven, and to prepare an encoder took twice
 as long as to write one. What is written is the same to the byte; where Python has no compiled encoder, its plain one
-writes. Proof: tests/domain/test_json_writer.py.
+writes. Proof: tests/domain/text/test_json_writer.py.
 """
 
 from __future__ import annotations

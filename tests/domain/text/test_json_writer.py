@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from recollect.domain.json_writer import json_writer
+from recollect.domain.text.json_writer import json_writer
 from recollect.domain.memory import canonical, content_hash
 
 _LETTERS = 'az AZ09 "\\/\b\n\t\x00\x1f\x7f\x80é\u0301İK漢字학교ไทย😀\u2028\u2029\ufeff\ud800\udfff'
