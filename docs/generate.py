@@ -452,6 +452,7 @@ def _record(record: type[Record]) -> str:
         for key in shape.unique
     ]
     listed += [f"- index: {_fields(fields)}" for fields in shape.indexes]
+    listed += [f"- index of those without: {_fields((field,))}" for field in shape.unset]
     if shape.text:
         narrowed = f", narrowed by {_fields(shape.text.facets)}" if shape.text.facets else ""
         listed.append(f"- searched as text: {_fields(shape.text.fields)}{narrowed}")

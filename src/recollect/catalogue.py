@@ -172,7 +172,7 @@ _LINES = (
     _op("summary.make", "learning.rollup:make", "write", "POST /summaries", "session", "Summarise part of a session, or some memories."),
     _op("summary.roll_up", "learning.rollup:roll_up", "write", "POST /summaries/roll-up", "", "Write every summary that is due, lowest level first.", "progress"),
     _op("summary.show", "learning.summaries:show_summary", "read", "GET /summaries/{id}", "id", "Show a summary and what it covers."),
-    _op("summary.tree", "learning.rollup:tree", "read", "GET /summary-tree", "", "Show summaries as a tree, from the top down."),
+    _op("summary.tree", "learning.summary_tree:tree", "read", "GET /summary-tree", "", "Show summaries as a tree, from the top down."),
     _op("summary.undo", "learning.summaries:undo", "write", "DELETE /summaries/{id}", "id", "Delete a summary; what it covers is kept."),
     _op("run.list", "runs.history:runs", "read", "GET /runs", "", "List runs of agents, newest first."),
     _op("run.start", "runs.start:start", "write", "POST /runs", "goal", "Queue a task for an agent; a worker picks it up."),

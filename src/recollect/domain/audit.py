@@ -26,12 +26,13 @@ class AccessLog(Record):
         indexes=(
             ("memory_id",),
             ("session_id",),
-            ("agent_id",),
+            ("agent_id", "id"),
             ("timestamp",),
-            ("operation",),
-            ("success",),
+            ("operation", "id"),
+            ("success", "id"),
             ("seal",),
         ),
+        unset=("seal",),
         encrypted_texts=frozenset({"request_data"}),
     )
 

@@ -15,7 +15,6 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
-from recollect.domain.text.json_writer import json_writer
 from recollect.domain.kinds import TEXT_LIMIT
 from recollect.domain.record import (
     Id,
@@ -29,6 +28,7 @@ from recollect.domain.record import (
     TextIndex,
     Unique,
 )
+from recollect.domain.text.json_writer import json_writer
 
 Status = Literal["hypothesis", "verified", "published", "archived"]
 MemoryScope = Literal["task", "project", "global"]

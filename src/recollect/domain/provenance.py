@@ -461,6 +461,7 @@ class Citation(Record):
         references={"organization_id": Reference("organization"), "memory_id": Reference("memory")},
         unique=(),
         indexes=(("memory_id", "id"), ("source", "memory_id"), ("state",), ("tried_at",)),
+        unset=("tried_at",),
         encrypted_texts=frozenset({"evidence", "note"}),
     )
 

@@ -230,6 +230,9 @@ class Shape:
     references: Mapping[str, Reference] = field(default_factory=dict)
     unique: tuple[Unique, ...] = ()
     indexes: tuple[tuple[str, ...], ...] = ()
+    unset: tuple[str, ...] = ()
+    """Fields that are empty while something waits to be done: those records, few of many, are found by an index of
+    their own."""
     encrypted: frozenset[str] = frozenset()
     encrypted_texts: frozenset[str] = frozenset()
     """Texts of memories and messages, and fields with copies of them: encrypted too in an organization whose texts are

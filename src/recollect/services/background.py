@@ -29,7 +29,7 @@ from recollect.services.admin.expiry import SweepRequest, sweep
 from recollect.services.data.sources import profile_next, sampled_tables
 from recollect.services.erasure import finish, owed
 from recollect.services.frameworks import key_value
-from recollect.services.learning.rollup import RollUpRequest, roll_up
+from recollect.services.learning.changed_sessions import DueSummaries
 from recollect.services.leases import ending, is_held, taking
 from recollect.services.memories.indexing import make_owed
 from recollect.services.retention.application import ApplyRequest, apply_rules
@@ -90,7 +90,8 @@ def tasks_of(core: Core, schedule: Schedule) -> Iterator[Task]:
     yield Task("expiry of items", EXPIRY_SECONDS, lambda tenant, go_on: key_value.sweep(tenant, items))
     yield Task("profiles of tables", 0, lambda tenant, go_on: profile_next(tenant), sampled_tables)
     if schedule.summary_seconds is not None:
-        yield Task("summaries", schedule.summary_seconds, _write_summaries)
+        due = DueSummaries()
+        yield Task("summaries", schedule.summary_seconds, lambda tenant, go_on: due.write(tenant, go_on))
     if schedule.check_seconds is not None:
         yield Task("citations", schedule.check_seconds, partial(_check_citations, schedule.checks_at_once))
 
@@ -105,10 +106,6 @@ def _apply_retention(tenant: Tenant, go_on: GoOn) -> None:
     done = apply_rules(tenant, ApplyRequest(limit=RETAINED_AT_ONCE), go_on, grace=RULE_GRACE)
     for note in done.notes:
         log.warning("retention: %s", note)
-
-
-def _write_summaries(tenant: Tenant, go_on: GoOn) -> None:
-    roll_up(tenant, RollUpRequest(), lambda done, of: go_on())
 
 
 def _check_citations(most: int, tenant: Tenant, go_on: GoOn) -> None:

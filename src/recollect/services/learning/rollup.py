@@ -4,22 +4,26 @@ Each run writes what is due and nothing else. A stretch is due when it is full o
 is over, a day when it has passed, a project when one of its days is new or has changed. A summary whose parts changed
 is deleted with those above it and written again. Every summary is a transaction of its own, so an interrupted run can
 be repeated. The owners are those that all parts share: a summary of the words of two users belongs to neither.
+
+`roll_up` looks at every session; `changed_sessions.py` knows which of them have changed. Days are read a month at a
+time, and projects one by one, so that a year of summaries is never in memory at once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, time, timedelta
+from functools import partial
 from zoneinfo import ZoneInfo
 
 from pydantic import Field
 
 from recollect.domain.conversations import Message, Session
 from recollect.domain.memory import LONG_TERM, Memory, standing_for
-from recollect.domain.record import Id, clipped, now
+from recollect.domain.record import Id, now
 from recollect.errors import Conflict, InvalidInput
-from recollect.ports.query import AnyOf, Compare, Filter, Holds, IsNull, Order, Query, equal
+from recollect.ports.query import AnyOf, Compare, Filter, Holds, IsNull, OneOf, Order, Query, equal
 from recollect.ports.steps import Delete, Touch
 from recollect.services.learning.summaries import (
     SummaryItem,
@@ -28,11 +32,10 @@ from recollect.services.learning.summaries import (
     digest_of,
     dropping,
     is_stale,
-    load_summary,
     memory_item,
     message_item,
-    of_key,
-    parts_of,
+    serving,
+    summaries_of,
     write,
 )
 from recollect.services.memories.indexing import Progress
@@ -45,7 +48,8 @@ from recollect.services.transaction import commit, load, refuse_cold
 STRETCH = 20  # turns in a full stretch
 OVER_AFTER = timedelta(hours=24)  # a session that was not ended is over after this long without a message
 PAGE = 200
-SHOWN_TEXT = 200
+DAYS_AT_ONCE = timedelta(days=30)
+ZONES = timedelta(days=1)  # no time zone is farther from UTC than this
 
 
 class MakeSummaryRequest(Request):
@@ -76,7 +80,7 @@ def make(tenant: Tenant, request: MakeSummaryRequest) -> MakeSummaryReply:
     key = f"stretch:{digest_of(items)}"
     session = load(tenant, Session, request.session) if request.session else None
     unit = SummaryTask("stretch", key, tuple(items), _owners(items, session))
-    found = _summaries(tenant, "stretch", *of_key(key))
+    found = summaries_of(tenant, "stretch", *unit.is_this)
     if found:
         return MakeSummaryReply(id=found[0].id, text=found[0].text, covers=covered_ids(found[0]), existing=True)
     memory, notes = write(tenant, unit)
@@ -113,51 +117,56 @@ class RollUpReply(Reply):
 
 
 @dataclass(slots=True)
-class _RollUp:
+class RollUp:
+    """One run: what was asked for, and what came of it."""
+
     tenant: Tenant
-    request: RollUpRequest
-    progress: Progress
+    request: RollUpRequest = field(default_factory=RollUpRequest)
+    progress: Progress = lambda done, of: None
     moment: datetime = field(default_factory=now)
     report: RollUpReply = field(default_factory=RollUpReply)
     done: int = 0
     total: int = 0
-    alone: dict[str, list[Memory]] = field(default_factory=dict)
-    """By level: the summaries of a lower level that serve for it, because they are its only part."""
+    touched: list[Memory] = field(default_factory=list)
+    """The summaries that were written, deleted or marked: what is above them is due."""
+    open: set[str] = field(default_factory=set)
+    """The sessions that are not over yet: they will be when nothing more is said in them."""
 
     def write(self, unit: SummaryTask) -> None:
         try:
-            _, notes = write(self.tenant, unit)
+            summary, notes = write(self.tenant, unit)
         except Conflict as conflict:
             notes = (_changed_meanwhile(conflict),)
         else:
             self.report.written[unit.level] = self.report.written.get(unit.level, 0) + 1
+            self.touched.append(summary)
         self.note(*notes)
 
-    def mark(self, summary: Memory, level: str, *, is_alone: bool) -> Memory:
+    def mark(self, summary: Memory, level: str, *, is_alone: bool) -> None:
         """Mark whether a summary also serves for a higher level, so that it is found there, too."""
         key = standing_for(level)
         if bool(summary.metadata.get(key)) == is_alone:
-            return summary
+            return
         told = {name: value for name, value in summary.metadata.items() if name != key}
         told |= {key: True} if is_alone else {}
         # Its text is unchanged: no new version, and nothing to index again.
         commit(self.tenant, [Touch(Memory, summary.id, put={"metadata": told})])
-        marked: Memory = summary.changed(metadata=told)
-        return marked
+        self.touched.append(summary)
 
     def note(self, *notes: str) -> None:
         self.report.notes += [note for note in notes if note not in self.report.notes]
 
-    def drop(self, ids: Sequence[str]) -> None:
-        if not ids:
+    def drop(self, summaries: Sequence[Memory]) -> None:
+        if not summaries:
             return
-        steps = dropping(self.tenant, ids)
+        steps = dropping(self.tenant, [one.id for one in summaries])
         try:
             commit(self.tenant, steps)
         except Conflict as conflict:
             self.note(_changed_meanwhile(conflict))
         else:
             self.report.dropped += sum(isinstance(step, Delete) for step in steps)
+            self.touched += summaries
 
     def step(self) -> None:
         self.done += 1
@@ -170,17 +179,54 @@ def _changed_meanwhile(conflict: Conflict) -> str:
 
 def roll_up(tenant: Tenant, request: RollUpRequest, progress: Progress = lambda done, of: None) -> RollUpReply:
     """Write every summary that is due, from the bottom up."""
-    run = _RollUp(tenant, request, progress)
-    where = _sessions_asked(tenant, request)
-    run.total = tenant.count(Query(Session, where)) + 2
-    for session in _pages(tenant, Query(Session, where, (Order("id"),))):
+    return roll_all(RollUp(tenant, request, progress)).report
+
+
+def roll_all(run: RollUp) -> RollUp:
+    where = _sessions_asked(run.tenant, run.request)
+    run.total = run.tenant.count(Query(Session, where)) + 2
+    for session in _pages(run.tenant, Query(Session, where, (Order("id"),))):
         _roll_session(run, session)
         run.step()
-    _roll_above(run, "day", "session", _day_of(run), lambda key: run.request.include_open or not _is_today(run, key))
+    if run.request.session:
+        return run  # the other sessions of its day were not read
+    where = (equal("project_id", run.request.project),) if run.request.project else ()
+    first, last = (_edge(run.tenant, where, descending=descending) for descending in (False, True))
+    if first is not None and last is not None:
+        _roll_days(run, first, last, where)
     run.step()
-    _roll_above(run, "project", "day", _project_of, lambda key: True)
+    _roll_projects(run, [run.request.project] if run.request.project else _projects(run.tenant))
     run.step()
-    return run.report
+    return run
+
+
+def roll_changed(run: RollUp, sessions: Collection[str], moments: Collection[datetime], since: datetime) -> RollUp:
+    """The same, where since then only these sessions have changed, with what was said in them at these moments: what is
+    above them, and the days that have ended."""
+    run.total = len(sessions) + 2
+    for start in range(0, len(sessions), PAGE):
+        some = OneOf("id", tuple(sorted(sessions)[start : start + PAGE]))
+        for session in run.tenant.find(Query(Session, (some, IsNull("cold_at")))).records:
+            _roll_session(run, session)
+            run.step()
+    changed = {*moments, *(one.occurred_at for one in run.touched)}
+    for first, last in _spans([(since, run.moment), *((moment, moment) for moment in changed)]):
+        _roll_days(run, first, last, ())
+    run.step()
+    _roll_projects(run, sorted({one.project_id for one in run.touched if one.project_id}))
+    run.step()
+    return run
+
+
+def _spans(spans: Iterable[tuple[datetime, datetime]]) -> list[tuple[datetime, datetime]]:
+    """The same, those that are near each other as one."""
+    found: list[tuple[datetime, datetime]] = []
+    for first, last in sorted(spans):
+        if found and first <= found[-1][1] + 3 * ZONES:
+            found[-1] = found[-1][0], max(last, found[-1][1])
+        else:
+            found.append((first, last))
+    return found
 
 
 def _sessions_asked(tenant: Tenant, request: RollUpRequest) -> tuple[Filter, ...]:
@@ -219,31 +265,29 @@ def _said(tenant: Tenant, session: str) -> list[SummaryItem]:
     return sorted(items, key=lambda item: (item.at, item.id))
 
 
-def _summaries(tenant: Tenant, level: str, *where: Filter) -> list[Memory]:
-    living = (equal("kind", "summary"), equal("level", level), Compare("status", "!=", "archived"))
-    return tenant.find(Query(Memory, (*living, *where), (Order("occurred_at"),))).records
-
-
-def _roll_session(run: _RollUp, session: Session) -> None:
+def _roll_session(run: RollUp, session: Session) -> None:
     items = _said(run.tenant, session.id)
     is_over = run.request.include_open or _is_over(session, items, run.moment)
     stretches = _stretches(run, session)
     current = {item.id: item for item in items}
     stale = [one for one in stretches if not _holds(one, current)]
-    run.drop([one.id for one in stale])
+    run.drop(stale)
     covered = {id for one in stretches if one not in stale for id in covered_ids(one)}
     for stretch in _runs(items, covered, is_over):
         # Named after its first item: a concurrent roll-up that has seen more items starts there, too.
-        run.write(
-            SummaryTask("stretch", f"stretch:{session.id}/{stretch[0].id}", tuple(stretch), _owners(stretch, session))
-        )
+        key, owners = f"stretch:{session.id}/{stretch[0].id}", _owners(stretch, session)
+        run.write(SummaryTask("stretch", key, tuple(stretch), owners, {"session": session.id}))
+    if items and not is_over:
+        run.open.add(session.id)
     if is_over and items:
         parts = [memory_item(one) for one in _stretches(run, session)]
-        _keep_one(run, "session", f"session:{session.id}", parts, _owners(parts, session))
+        owners, within = _owners(parts, session), {"session": session.id}
+        unit = SummaryTask("session", f"session:{session.id}", tuple(parts), owners, within)
+        _keep_one(run, unit, summaries_of(run.tenant, "session", *unit.is_this))
 
 
-def _stretches(run: _RollUp, session: Session) -> list[Memory]:
-    return _summaries(run.tenant, "stretch", equal("session_id", session.id))
+def _stretches(run: RollUp, session: Session) -> list[Memory]:
+    return summaries_of(run.tenant, "stretch", equal("session_id", session.id))
 
 
 def _is_over(session: Session, items: Sequence[SummaryItem], moment: datetime) -> bool:
@@ -270,45 +314,85 @@ def _runs(items: Sequence[SummaryItem], covered: set[str], is_over: bool) -> Ite
         yield stretch
 
 
-def _keep_one(run: _RollUp, level: str, key: str, parts: Sequence[SummaryItem], owners: dict[str, str | None]) -> None:
-    """The one summary with this key: left alone if it covers these parts unchanged, else written again.
-
-    A single part serves for its level, so that no second summary says the same.
+def _keep_one(run: RollUp, unit: SummaryTask, standing: Sequence[Memory]) -> None:
+    """The one summary of a unit: the one that stands is left alone if it covers these parts unchanged, else written
+    again. A single part serves for its level, so that no second summary says the same.
     """
-    standing = _summaries(run.tenant, level, *of_key(key))
-    below = [part.memory for part in parts if part.memory is not None]
-    marked = [run.mark(one, level, is_alone=len(parts) == 1) for one in below]
-    if len(parts) == 1:
-        run.alone.setdefault(level, []).extend(marked)
-        parts = ()
-    if parts and standing and standing[0].metadata.get("digest") == digest_of(parts):
+    for part in unit.items:
+        if part.memory is not None:
+            run.mark(part.memory, unit.level, is_alone=len(unit.items) == 1)
+    is_alone = len(unit.items) == 1
+    if not is_alone and standing and standing[0].metadata.get("digest") == unit.digest:
         return
-    run.drop([one.id for one in standing])
-    if parts:
-        run.write(SummaryTask(level, key, tuple(parts), owners))
+    run.drop(standing)
+    if not is_alone:
+        run.write(unit)
 
 
 Group = tuple[str, ...]
 
 
+def _roll_days(run: RollUp, first: datetime, last: datetime, where: Sequence[Filter]) -> None:
+    """The days from one moment to another, wherever it is that day."""
+    start, beyond = datetime.combine(first - ZONES, time(), UTC), datetime.combine(last + 2 * ZONES, time(), UTC)
+    while start < beyond:
+        end = min(start + DAYS_AT_ONCE, beyond)
+        within = (Compare("occurred_at", ">=", start - ZONES), Compare("occurred_at", "<", end + ZONES))
+        is_due = partial(_is_due, run, start.date().isoformat(), end.date().isoformat())
+        _roll_above(run, "day", "session", _day_of(run), is_due, (*where, *within))
+        start = end
+
+
+def _edge(tenant: Tenant, where: Sequence[Filter], *, descending: bool) -> datetime | None:
+    """When the first or the last of the summaries was."""
+    found = tenant.select(
+        Query(Memory, (equal("kind", "summary"), *where), (Order("occurred_at", descending),), 1), ("occurred_at",)
+    )
+    return found[0][0] if found else None
+
+
+def _is_due(run: RollUp, start: str, end: str, key: Group) -> bool:
+    return start <= key[0] < end and (run.request.include_open or not _is_today(run, key))
+
+
+def _roll_projects(run: RollUp, projects: Iterable[str]) -> None:
+    for project in projects:
+        _roll_above(run, "project", "day", _project_of, lambda key: True, (equal("project_id", project),))
+
+
+def _projects(tenant: Tenant) -> list[str]:
+    found = tenant.count_by(Query(Memory, (equal("kind", "summary"),)), ["project_id"])
+    return sorted(str(project) for (project,) in found if project is not None)
+
+
 def _roll_above(
-    run: _RollUp, level: str, below: str, key_of: Callable[[Memory], Group | None], is_due: Callable[[Group], bool]
+    run: RollUp,
+    level: str,
+    below: str,
+    key_of: Callable[[Memory], Group | None],
+    is_due: Callable[[Group], bool],
+    where: Sequence[Filter],
 ) -> None:
     """One summary for each group of those below."""
-    if run.request.session:
-        return  # the other sessions of its day were not read
-    where = (equal("project_id", run.request.project),) if run.request.project else ()
     groups: dict[Group, list[Memory]] = {}
-    for summary in (*_summaries(run.tenant, below, *where), *run.alone.get(below, ())):
+    for summary in serving(run.tenant, below, *where):
         key = key_of(summary)
         if key is not None and is_due(key):
             groups.setdefault(key, []).append(summary)
+    standing: dict[str, list[Memory]] = {}
+    for one in summaries_of(run.tenant, level, *where) if groups else ():
+        standing.setdefault(str(one.metadata.get("summary_of")), []).append(one)
     for key, members in sorted(groups.items()):
         parts = sorted((memory_item(one) for one in members), key=lambda item: (item.at, item.id))
-        _keep_one(run, level, f"{level}:{'/'.join(key)}", parts, _owners(parts) | {"session": None})
+        name = f"{level}:{'/'.join(key)}"
+        owners = _owners(parts) | {"session": None}
+        shared = ("project",) if level == "project" else ("project", "user", "agent")
+        within = {owner: id for owner in shared if (id := owners[owner]) is not None}
+        unit = SummaryTask(level, name, tuple(parts), owners, within)
+        _keep_one(run, unit, standing.get(name, ()))
 
 
-def _day_of(run: _RollUp) -> Callable[[Memory], Group | None]:
+def _day_of(run: RollUp) -> Callable[[Memory], Group | None]:
     def key(summary: Memory) -> Group:
         day = _day(run, summary.occurred_at, summary.user_id)
         return day, summary.project_id or "", summary.user_id or "", summary.agent_id or ""
@@ -316,13 +400,13 @@ def _day_of(run: _RollUp) -> Callable[[Memory], Group | None]:
     return key
 
 
-def _day(run: _RollUp, moment: datetime, user: str | None) -> str:
+def _day(run: RollUp, moment: datetime, user: str | None) -> str:
     """The day in the time zone of its user, else of the store."""
     zone = zone_of(run.tenant, user) if user else None
     return moment.astimezone(ZoneInfo(zone or run.tenant.timezone)).date().isoformat()
 
 
-def _is_today(run: _RollUp, key: Group) -> bool:
+def _is_today(run: RollUp, key: Group) -> bool:
     return key[0] >= _day(run, run.moment, key[2])
 
 
@@ -348,77 +432,3 @@ def _owner(item: SummaryItem, field: str, session: Session | None) -> str | None
         return own  # a summary without an owner has several: the owner of the session must not become the only one
     of_session: str | None = getattr(session, field)
     return of_session
-
-
-class SummaryTreeRequest(Request):
-    """Where to start: one summary, or the highest ones of a session, of a project or of all."""
-
-    id: Id | None = Field(None, description="This summary and all below it")
-    session: Id | None = Field(None, description="The summaries of this session")
-    project: Id | None = Field(None, description="The summaries of this project")
-    depth: int = Field(2, ge=1, le=10, description="How many levels to show")
-    limit: int = Field(100, ge=1, le=1000, description="How many lines at most")
-
-
-class TreeLine(Reply):
-    """One line of the tree; `depth` says how far it is indented."""
-
-    depth: int
-    id: str
-    level: str
-    kind: str
-    text: str
-    stale: bool = False
-    at: datetime
-
-
-class SummaryTree(Reply):
-    lines: list[TreeLine]
-    more: bool = False
-
-
-def tree(tenant: Tenant, request: SummaryTreeRequest) -> SummaryTree:
-    """Summaries from the top down, newest first."""
-    lines: list[TreeLine] = []
-    for top in _tops(tenant, request):
-        for line in _branch(tenant, memory_item(top), 0, request.depth):
-            if len(lines) == request.limit:
-                return SummaryTree(lines=lines, more=True)
-            lines.append(line)
-    return SummaryTree(lines=lines)
-
-
-def _tops(tenant: Tenant, request: SummaryTreeRequest) -> list[Memory]:
-    if request.id:
-        return [load_summary(tenant, request.id)]
-    where: list[Filter] = [
-        equal(f"{name}_id", value) for name in ("session", "project") if (value := getattr(request, name))
-    ]
-    found = [one for level in ("project", "day", "session", "stretch") for one in _summaries(tenant, level, *where)]
-    below = {id for one in found for id in covered_ids(one)}
-    tops = [one for one in found if one.id not in below]
-    return sorted(tops, key=lambda one: (one.occurred_at, one.id), reverse=True)
-
-
-def level_of(memory: Memory) -> str:
-    """The highest level that a summary serves for."""
-    higher = [level for level in ("project", "day", "session") if memory.metadata.get(standing_for(level))]
-    return higher[0] if higher and memory.kind == "summary" else memory.level
-
-
-def _branch(tenant: Tenant, item: SummaryItem, depth: int, levels: int) -> Iterator[TreeLine]:
-    summary = item.memory if item.memory and item.memory.kind == "summary" else None
-    parts = parts_of(tenant, summary) if summary else []
-    text = " ".join(item.text.split())
-    yield TreeLine(
-        depth=depth,
-        id=item.id,
-        level=level_of(item.memory) if item.memory else "item",
-        kind=item.memory.kind if item.memory else "message",
-        text=clipped(text, SHOWN_TEXT),
-        stale=bool(summary and is_stale(summary, parts)),
-        at=item.at,
-    )
-    if depth + 1 < levels:
-        for part in parts:
-            yield from _branch(tenant, part, depth + 1, levels)

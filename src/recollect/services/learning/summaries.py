@@ -16,20 +16,20 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from operator import itemgetter
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, Field
 
 from recollect.domain.conversations import Message
-from recollect.domain.memory import LONG_TERM, Memory, Relationship, canonical, space_name
+from recollect.domain.memory import LONG_TERM, Memory, Relationship, canonical, space_name, standing_for
 from recollect.domain.provenance import cite
 from recollect.domain.record import Id, JsonObject, Text, clipped_within
 from recollect.domain.text.extractive import Sentence, extract, numbers_in, sentences
 from recollect.errors import InvalidInput
 from recollect.ports.models import Prompt
-from recollect.ports.query import Compare, OneOf, Query, equal
+from recollect.ports.query import Compare, Filter, OneOf, Order, Query, equal
 from recollect.ports.steps import Absent, Delete, Require, Step
 from recollect.services.learning.generation import GeneratedText, generated
 from recollect.services.legal_holds import refuse_held
@@ -75,12 +75,21 @@ class SummaryItem:
 
 @dataclass(frozen=True, slots=True)
 class SummaryTask:
-    """Something to summarise: its level, a key that is unique among summaries, its items and owners."""
+    """Something to summarise: its level, a key that is unique among summaries, its items and owners.
+
+    `within` names an owner that every summary of this key has: by it that one is found, not among all there are.
+    """
 
     level: str
     key: str
     items: tuple[SummaryItem, ...]
     owners: dict[str, str | None] = field(default_factory=dict)
+    within: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def is_this(self) -> tuple[Filter, ...]:
+        owned = (equal(f"{name}_id", owner) for name, owner in self.within.items())
+        return (equal("kind", "summary"), *owned, Compare("metadata", "=", self.key, key="summary_of"))
 
     @property
     def digest(self) -> str:
@@ -120,7 +129,7 @@ def write(tenant: Tenant, unit: SummaryTask) -> tuple[Memory, tuple[str, ...]]:
     )
     memory, steps = fresh_steps(tenant, request)
     # Fails if the same was summarised meanwhile, or if an item was changed or erased.
-    alone = Absent(Memory, (*of_key(unit.key), Compare("status", "!=", "archived")))
+    alone = Absent(Memory, (*unit.is_this, Compare("status", "!=", "archived")))
     unchanged = [
         Require(Memory, item.id, {"content_hash": item.digest}) if item.memory else Require(Message, item.id)
         for item in unit.items
@@ -129,8 +138,20 @@ def write(tenant: Tenant, unit: SummaryTask) -> tuple[Memory, tuple[str, ...]]:
     return memory, wording.notes
 
 
-def of_key(key: str) -> tuple[Any, ...]:
-    return (equal("kind", "summary"), Compare("metadata", "=", key, key="summary_of"))
+def summaries_of(tenant: Tenant, level: str, *where: Filter) -> list[Memory]:
+    """Those of one level, in order of time."""
+    living = (equal("kind", "summary"), equal("level", level), Compare("status", "!=", "archived"))
+    return tenant.find(Query(Memory, (*living, *where), (Order("occurred_at"),))).records
+
+
+def serving(tenant: Tenant, level: str, *where: Filter) -> list[Memory]:
+    """Those of one level, and those of a lower one that serve for it, because they are its only part."""
+    alone = (
+        equal("kind", "summary"),
+        Compare("metadata", "=", True, key=standing_for(level)),
+        Compare("status", "!=", "archived"),
+    )
+    return summaries_of(tenant, level, *where) + tenant.find(Query(Memory, (*alone, *where))).records
 
 
 def _worded(tenant: Tenant, unit: SummaryTask) -> GeneratedText[SummaryWording]:

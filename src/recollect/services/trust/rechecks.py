@@ -17,7 +17,7 @@ from recollect.domain.memory import Memory
 from recollect.domain.provenance import Citation
 from recollect.domain.record import now
 from recollect.errors import VersionConflict
-from recollect.ports.query import AnyOf, Compare, IsNull, OneOf, Order, Query
+from recollect.ports.query import Compare, IsNull, OneOf, Order, Query
 from recollect.ports.records import revised
 from recollect.ports.steps import Update
 from recollect.services.tenant import Tenant
@@ -107,11 +107,9 @@ def check_oldest(tenant: Tenant, most: int) -> CheckReply:
     """Check the citations that were not tried for the longest, up to a limit; recently tried ones are skipped."""
     from recollect.services.trust.governance import CheckReply, check_memory
 
-    before = now() - timedelta(seconds=tenant.stale_seconds)
-    due = AnyOf((IsNull("tried_at"), Compare("tried_at", "<", before)))
     report = CheckReply()
     grouped: dict[str, list[Citation]] = {}
-    for citation in tenant.find(Query(Citation, (due,), (Order("tried_at"),), most)).records:
+    for citation in _due(tenant, most):
         grouped.setdefault(citation.memory_id, []).append(citation)
     for memory_id, citations in grouped.items():
         if tenant.get(Memory, memory_id) is not None:
@@ -119,6 +117,16 @@ def check_oldest(tenant: Tenant, most: int) -> CheckReply:
         else:  # forgotten: it is checked when it is restored; until then it is skipped
             _put_off(tenant, citations)
     return report
+
+
+def _due(tenant: Tenant, most: int) -> list[Citation]:
+    """Asked for apart: an index has those that were never tried, and another all others."""
+    untried = tenant.find(Query(Citation, (IsNull("tried_at"),), (Order("id"),), most)).records
+    if len(untried) == most:
+        return untried
+    before = now() - timedelta(seconds=tenant.stale_seconds)
+    tried = Query(Citation, (Compare("tried_at", "<", before),), (Order("tried_at"),), most - len(untried))
+    return [*untried, *tenant.find(tried).records]
 
 
 def _put_off(tenant: Tenant, citations: Sequence[Citation]) -> None:

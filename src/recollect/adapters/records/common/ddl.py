@@ -79,6 +79,10 @@ def index_name(table: str, fields: Sequence[str]) -> str:
     return f"{table}_by_{'_'.join(fields)}"
 
 
+def unset_name(table: str, field: str) -> str:
+    return f"{table}_without_{field}"
+
+
 def unique_name(table: str, fields: Sequence[str]) -> str:
     return f"{table}_unique_{'_'.join(fields)}"
 
@@ -143,6 +147,10 @@ class Ddl:
             yield from self.add_index(table, step["fields"])
         elif kind == "drop_index":
             yield from self.drop_index(table, step["fields"])
+        elif kind == "add_unset_index":
+            yield from self.add_unset_index(table, step["field"])
+        elif kind == "drop_unset_index":
+            yield f"DROP INDEX IF EXISTS {quoted(unset_name(name, step['field']))}"
         elif kind != "index_text":
             raise ValueError(f"unknown migration step {kind}")
 
@@ -154,6 +162,8 @@ class Ddl:
             yield from self.add_unique(step, key)
         for fields in step["indexes"]:
             yield from self.add_index(step, fields)
+        for field in step.get("unset", ()):
+            yield from self.add_unset_index(step, field)
 
     def column(self, column: Values, filler: str | None = None) -> str:
         name, type, nullable = column
@@ -197,6 +207,10 @@ class Ddl:
         partial = f" WHERE {quoted(fields[0])} IS NOT NULL" if nullable else ""
         name = quoted(index_name(table["table"], fields))
         yield f"CREATE INDEX {name} ON {quoted(table['table'])}(organization_id, {columns}){partial}"
+
+    def add_unset_index(self, table: Table, field: str) -> Iterator[str]:
+        name, unset = quoted(unset_name(table["table"], field)), f"{quoted(field)} IS NULL"
+        yield f"CREATE INDEX {name} ON {quoted(table['table'])}(organization_id, id) WHERE {unset}"
 
     def drop_index(self, table: Table, fields: Sequence[str]) -> Iterator[str]:
         yield f"DROP INDEX IF EXISTS {quoted(index_name(table['table'], fields))}"

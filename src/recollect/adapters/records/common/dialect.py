@@ -11,8 +11,8 @@ from datetime import datetime
 from typing import Any, Protocol, TypeVar
 
 from recollect.adapters.records.common.checks import in_utc
-from recollect.domain.text.json_writer import json_writer
 from recollect.domain.record import ColumnType
+from recollect.domain.text.json_writer import json_writer
 from recollect.ports.query import Compare, Holds, Row
 
 T = TypeVar("T")

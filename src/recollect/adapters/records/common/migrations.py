@@ -36,12 +36,14 @@ class Migration:
 
 def declared_table(record: type[Record]) -> Table:
     shape = record.shape
+    unset = {"unset": list(shape.unset)} if shape.unset else {}
     return {
         "table": shape.table,
         "columns": [[column.name, column.type, column.nullable] for column in record.columns()],
         "unique": [{"fields": list(key.fields), "nulls_equal": key.nulls_equal} for key in shape.unique],
         "indexes": [list(fields) for fields in shape.indexes],
         "text": {"fields": list(shape.text.fields), "facets": list(shape.text.facets)} if shape.text else None,
+        **unset,
     }
 
 
@@ -115,6 +117,10 @@ def apply_step(tables: Tables, step: Step) -> None:
         table["indexes"].append(step["fields"])
     elif kind == "drop_index":
         table["indexes"].remove(step["fields"])
+    elif kind == "add_unset_index":
+        table["unset"] = [*table.get("unset", ()), step["field"]]
+    elif kind == "drop_unset_index":
+        table["unset"] = [field for field in table["unset"] if field != step["field"]]
     elif kind == "index_text":
         table["text"] = step["text"]
     else:
@@ -149,6 +155,9 @@ def _table_difference(have: Table, want: Table) -> list[Step]:
     for fields in have["indexes"]:
         if fields not in want["indexes"]:
             steps.append({"do": "drop_index", "table": table, "fields": fields})
+    unset, wanted = have.get("unset", ()), want.get("unset", ())
+    steps += [{"do": "add_unset_index", "table": table, "field": field} for field in wanted if field not in unset]
+    steps += [{"do": "drop_unset_index", "table": table, "field": field} for field in unset if field not in wanted]
     if want["text"] != have["text"]:
         steps.append({"do": "index_text", "table": table, "text": want["text"]})
     return steps

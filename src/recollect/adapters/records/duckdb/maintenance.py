@@ -77,6 +77,9 @@ class DuckdbDdl(Ddl):
         if field not in OWNERS and field.endswith(("_id", "identity", "_key")):
             yield f"CREATE INDEX IF NOT EXISTS {quoted(index_name(name, [field]))} ON {quoted(name)}({quoted(field)})"
 
+    def add_unset_index(self, table: Table, field: str) -> Iterator[str]:
+        return iter(())  # it has no partial indexes, and reads one column of all rows about as fast
+
     def drop_index(self, table: Table, fields: Sequence[str]) -> Iterator[str]:
         leading = [one[0] for one in table["indexes"]] + [key["fields"][0] for key in table["unique"]]
         if leading.count(fields[0]) == 1 and fields[0] != "id":

@@ -115,17 +115,17 @@ def _write_statistics(connection: apsw.Connection) -> None:
     connection.execute("BEGIN IMMEDIATE")
     connection.execute("CREATE TABLE recollect_none(x); ANALYZE recollect_none; DROP TABLE recollect_none")
     connection.execute("DELETE FROM sqlite_stat1")
-    named = "SELECT name, tbl_name FROM sqlite_schema WHERE type = 'index' AND sql IS NOT NULL"
-    for index, table in connection.execute(named).fetchall():
+    named = "SELECT name, tbl_name, sql FROM sqlite_schema WHERE type = 'index' AND sql IS NOT NULL"
+    for index, table, sql in connection.execute(named).fetchall():
         columns = [row[2] for row in connection.execute(f"PRAGMA index_info({quoted(str(index))})")]
-        connection.execute("INSERT INTO sqlite_stat1 VALUES (?, ?, ?)", (table, index, _expected(columns)))
+        connection.execute("INSERT INTO sqlite_stat1 VALUES (?, ?, ?)", (table, index, _expected(columns, str(sql))))
     connection.execute("COMMIT")
     connection.execute("ANALYZE sqlite_schema")
 
 
-def _expected(columns: Sequence[object]) -> str:
+def _expected(columns: Sequence[object], sql: str) -> str:
     """How many rows an index leads to, column by column: a tenant has many, an id one, anything else some."""
-    rows = [1_000_000]
+    rows = [1000 if sql.endswith("IS NULL") else 1_000_000]
     for column in columns:
         single = column in ("id", "_seq", "seq", "identity", "idempotency_key")
         rows.append(min(rows[-1], 500_000 if column == "organization_id" else 1 if single else 1000))

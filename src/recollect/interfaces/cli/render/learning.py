@@ -10,9 +10,10 @@ from rich.markup import escape
 from recollect.services.learning.extraction import ExtractReply
 from recollect.services.learning.pattern_use import ApplyReply, EpisodeLine, PatternView, ReportReply, SuggestReply
 from recollect.services.learning.patterns import LearnReply
-from recollect.services.learning.rollup import MakeSummaryReply, RollUpReply, SummaryTree
+from recollect.services.learning.rollup import MakeSummaryReply, RollUpReply
 from recollect.services.learning.success_rates import Rate
 from recollect.services.learning.summaries import SummaryView
+from recollect.services.learning.summary_tree import SummaryTree
 
 if TYPE_CHECKING:
     from recollect.interfaces.cli.render.replies import Renderer
