@@ -23,6 +23,8 @@ from typing import Any, Literal
 sys.path.insert(0, str(Path(__file__).parent))
 
 from counts import MEASURES, Counts, Work, counting, opened
+from recollect.app.background import Background, embedded_schedule
+from recollect.settings import Settings
 from shared import SESSION, Corpus, Lookup, console, corpus, in_words, key, table
 
 RESULTS = Path(__file__).parent / "results"
@@ -80,6 +82,9 @@ DECLARED: Mapping[str, Declared] = {
     "recall, a rare tag": linear("steps", "pages", why=HELD),
     "session.list": Declared(),
     "log": Declared(),
+    "log, of one operation": Declared(),
+    "log, what succeeded": Declared(),
+    "background, nothing to do": Declared(),
     "revise": Declared(),
     "forget": Declared(),
     "restore": Declared(),
@@ -129,6 +134,8 @@ class Doing:
         yield "recall, a rare tag", lambda n: mem.recall(asked[n][1], tags=[RARE])
         yield "session.list", lambda n: mem.session.list(limit=10)
         yield "log", lambda n: mem.log(limit=10)
+        yield "log, of one operation", lambda n: mem.log(operation="create", limit=10)
+        yield "log, what succeeded", lambda n: mem.log(success=True, limit=10)
         yield "stats", lambda n: mem.stats()
         yield "activity", lambda n: mem.activity()
         yield "tag.list", lambda n: mem.tag.list()
@@ -136,11 +143,18 @@ class Doing:
         yield "forget", self._forget
         yield "restore", lambda n: mem.restore(self._forgotten[n])
         yield "erase", lambda n: mem.erase(key(next(self._old)))
+        background = Background(mem._core, embedded_schedule(Settings()), holder="growth")
+        yield "background, nothing to do", lambda n: self._look_for_work(background)
 
     def _list_as_it_happened(self, number: int) -> None:
         """A page, and one that begins further on."""
         first = self._mem.list(order="happened", limit=500, count_at_most=1_000)
         self._mem.list(order="happened", after=first.next)
+
+    def _look_for_work(self, background: Background) -> None:
+        """All of it at once, also what is looked for every hour."""
+        background._due.clear()
+        background.once()
 
     def _next(self) -> dict[str, Any]:
         self.stored += 1

@@ -76,8 +76,9 @@ from recollect.services.frameworks.key_value import (
 from recollect.services.learning.extraction import ExtractReply
 from recollect.services.learning.pattern_use import ApplyReply, PatternView, ReportReply, SuggestReply
 from recollect.services.learning.patterns import LearnReply
-from recollect.services.learning.rollup import MakeSummaryReply, RollUpReply, SummaryTree
+from recollect.services.learning.rollup import MakeSummaryReply, RollUpReply
 from recollect.services.learning.summaries import SummaryView, UndoSummaryReply
+from recollect.services.learning.summary_tree import SummaryTree
 from recollect.services.memories.draft import RememberRequest
 from recollect.services.memories.indexing import ReindexReply
 from recollect.services.memories.kinds import KindList, KindView

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import random
+import sys
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+sys.path.insert(0, str(Path(__file__).parents[3] / "bench"))
+
+from counts import counting, opened
 from recollect.domain.record import now
 from recollect.ports.records import Scope
 from recollect.services.learning import changed_sessions, rollup
@@ -174,3 +179,19 @@ def test_the_last_change_is_found(every: Any) -> None:
         last = last_change(tenant)
         assert tenant.store.changes(tenant.scope, last) == []
         assert [one.seq for one in tenant.store.changes(tenant.scope, last - 1)] == [last]
+
+
+def test_writing_a_summary_does_not_look_at_all_the_others(tmp_path: Path) -> None:
+    """Counted in steps of SQLite, as bench/growth.py does."""
+    steps = []
+    with counting() as work, opened(tmp_path / "many.db") as mem:
+        for number in (12, 120):
+            for place in range(number):
+                name = f"of {number}, {place}"
+                mem.session.add(name, id=name)
+                say(mem, name, START, place)
+            mem.summary.roll_up()
+            mem.session.add("one more", id=f"one more of {number}")
+            say(mem, f"one more of {number}", START, number)
+            steps.append(work.of(lambda number=number: mem.summary.roll_up(session=f"one more of {number}"))["steps"])
+    assert steps[1] < 1.5 * steps[0], steps

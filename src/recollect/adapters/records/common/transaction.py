@@ -169,6 +169,9 @@ class Transaction(Generic[Handle]):
             )
 
     def _first(self, record: type[Record], where: tuple[Filter, ...]) -> str | None:
+        # Mostly there is none. Asked for the first by its id, a database may walk all in that order to find out.
+        if not self._tables.ids(Query(record, where, limit=1, any_order=True)):
+            return None
         return next(iter(self._tables.ids(Query(record, where, limit=1))), None)
 
     def _check_tenant(self, record: Record) -> None:
