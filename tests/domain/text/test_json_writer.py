@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from recollect.domain.text.json_writer import json_writer
 from recollect.domain.memory import canonical, content_hash
+from recollect.domain.text.json_writer import json_writer
 
 _LETTERS = 'az AZ09 "\\/\b\n\t\x00\x1f\x7f\x80é\u0301İK漢字학교ไทย😀\u2028\u2029\ufeff\ud800\udfff'
 _SCALARS = (None, True, False, 0, -1, 10**30, 0.1, -0.0, 1e300, 5e-324, float("inf"), float("nan"), "", "text")

@@ -131,7 +131,7 @@ EXPECTED_ROWS = {
 
 
 def _expected(columns: Sequence[object], sql: str) -> str:
-    """How many rows an index leads to, column by column: a tenant has many, a kind fewer, an id one, anything else some.
+    """How many rows an index leads to, column by column: a tenant has many, a kind fewer, an id one, all else some.
 
     Without the difference those of a session were looked for among all of a kind.
     """
