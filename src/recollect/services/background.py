@@ -24,13 +24,13 @@ from recollect.ports.models import Embedder
 from recollect.ports.query import Query, equal
 from recollect.ports.records import Scope
 from recollect.services.admin import encryption
-from recollect.services.admin.audit import SealRequest, seal
 from recollect.services.admin.expiry import SweepRequest, sweep
 from recollect.services.data.sources import profile_next, sampled_tables
 from recollect.services.erasure import finish, owed
 from recollect.services.frameworks import key_value
 from recollect.services.learning.changed_sessions import DueSummaries
 from recollect.services.leases import ending, is_held, taking
+from recollect.services.log_seals import DueSeals
 from recollect.services.memories.indexing import make_owed
 from recollect.services.retention.application import ApplyRequest, apply_rules
 from recollect.services.retention.rules import rules_of
@@ -73,7 +73,8 @@ class Task:
 
 def tasks_of(core: Core, schedule: Schedule) -> Iterator[Task]:
     """The work for each tenant, in this order."""
-    yield Task("seal", 0, lambda tenant, go_on: seal(tenant, SealRequest()))
+    seals = DueSeals()
+    yield Task("seal", 0, lambda tenant, go_on: seals.seal(tenant))
     for embedder in core.embedders:
         waiting = Query(IndexTask, (equal("model", embedder.model),))
         yield Task(

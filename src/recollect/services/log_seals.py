@@ -1,16 +1,23 @@
-"""Sealing the access log: every entry that has no seal yet is chained to those before it (domain/audit.py)."""
+"""Sealing the access log: every entry that has no seal yet is chained to those before it (domain/audit.py).
+
+The service seals every few seconds. It asks what changed since, and looks for entries without a seal among all others
+only now and then: not every store can find those without reading the log.
+"""
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 
 from recollect.domain.audit import AccessLog, Seal, entry_hash, seal_digest
 from recollect.errors import DuplicateKey
-from recollect.ports.query import IsNull, Order, Query
+from recollect.ports.query import Filter, IsNull, OneOf, Order, Query
 from recollect.ports.steps import Insert, Step, Touch
+from recollect.services.change_feed import changes_after, last_change
 from recollect.services.tenant import Tenant
 
 BATCH = 1000
+ALL_AFTER_SECONDS = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,13 +29,35 @@ class Sealed:
     last: Seal | None
 
 
-def seal_entries(tenant: Tenant) -> Sealed:
+class DueSeals:
+    """Seals what is new, and remembers for each organization how far it got. A new process begins with all of it."""
+
+    def __init__(self) -> None:
+        self._looked: dict[str, tuple[int, float]] = {}
+
+    def seal(self, tenant: Tenant) -> None:
+        organization, moment = tenant.scope.organization_id, time.monotonic()
+        tenant.journal.flush()
+        seq, all_at = self._looked.get(organization, (0, -ALL_AFTER_SECONDS))
+        if moment >= all_at + ALL_AFTER_SECONDS:
+            seq = last_change(tenant)  # first: what is logged meanwhile is found the next time
+            seal_entries(tenant)
+            self._looked[organization] = seq, moment
+            return
+        for changes in changes_after(tenant, seq):
+            new = tuple(one.id for one in changes if one.table == AccessLog.shape.table and not one.gone)
+            if new:
+                seal_entries(tenant, (OneOf("id", new),))
+            self._looked[organization] = changes[-1].seq, all_at
+
+
+def seal_entries(tenant: Tenant, among: tuple[Filter, ...] = ()) -> Sealed:
     tenant.journal.flush()
     entries = seals = 0
     while True:
         last = _last_seal(tenant)  # first: who read the entries before another sealed them would seal them again
         order = (Order("id"),)
-        waiting = tenant.find(Query(AccessLog, (IsNull("seal"),), order, BATCH)).records
+        waiting = tenant.find(Query(AccessLog, (IsNull("seal"), *among), order, BATCH)).records
         if not waiting:
             return Sealed(entries, seals, last)
         number, previous = (last.number + 1, last.digest) if last else (1, "")

@@ -16,8 +16,9 @@ sys.path.insert(0, str(Path(__file__).parents[3] / "bench"))
 from counts import counting, opened
 from recollect.domain.record import now
 from recollect.ports.records import Scope
+from recollect.services.change_feed import last_change
 from recollect.services.learning import changed_sessions, rollup
-from recollect.services.learning.changed_sessions import DueSummaries, last_change
+from recollect.services.learning.changed_sessions import DueSummaries
 from recollect.services.learning.rollup import RollUp, RollUpRequest, roll_all
 
 START = datetime(2024, 5, 1, 8, tzinfo=UTC)

@@ -16,11 +16,12 @@ from recollect.domain.conversations import Message, Session
 from recollect.domain.memory import Memory
 from recollect.domain.record import Record, now
 from recollect.ports.query import OneOf, Query
+from recollect.services.change_feed import changes_after, last_change
 from recollect.services.learning.rollup import RollUp, RollUpReply, RollUpRequest, roll_all, roll_changed
 from recollect.services.tenant import Tenant
 
 ALL_AFTER = timedelta(days=1)
-CHANGES, MOST_CHANGES = 1000, 200_000
+MOST_CHANGES = 200_000
 CLOCKS = timedelta(hours=1)
 """By how much the clock of another machine may be behind."""
 
@@ -57,17 +58,6 @@ class DueSummaries:
         return run.report
 
 
-def last_change(tenant: Tenant) -> int:
-    """The seq after which nothing has changed."""
-    low, high = 0, 1
-    while tenant.store.changes(tenant.scope, high, 1):
-        low, high = high, 2 * high
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (middle + 1, high) if tenant.store.changes(tenant.scope, middle, 1) else (low, middle)
-    return high
-
-
 @dataclass(slots=True)
 class _Changes:
     """The sessions in which something has changed, when that was said, and the last change."""
@@ -89,7 +79,7 @@ class _Changes:
 def _changed_after(tenant: Tenant, looked: _Looked) -> _Changes | None:
     """None where there is so much that all may as well be read."""
     found, count = _Changes(looked.seq), 0
-    while changes := tenant.store.changes(tenant.scope, found.seq, CHANGES):
+    for changes in changes_after(tenant, looked.seq):
         found.seq, count = changes[-1].seq, count + len(changes)
         if count > MOST_CHANGES:
             return None
