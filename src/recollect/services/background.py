@@ -91,8 +91,8 @@ def tasks_of(core: Core, schedule: Schedule) -> Iterator[Task]:
     yield Task("expiry of items", EXPIRY_SECONDS, lambda tenant, go_on: key_value.sweep(tenant, items))
     yield Task("profiles of tables", 0, lambda tenant, go_on: profile_next(tenant), sampled_tables)
     if schedule.summary_seconds is not None:
-        due = DueSummaries()
-        yield Task("summaries", schedule.summary_seconds, lambda tenant, go_on: due.write(tenant, go_on))
+        due = DueSummaries(schedule.summary_seconds)
+        yield Task("summaries", 0, lambda tenant, go_on: due.write(tenant, go_on), due.is_waiting)
     if schedule.check_seconds is not None:
         yield Task("citations", schedule.check_seconds, partial(_check_citations, schedule.checks_at_once))
 

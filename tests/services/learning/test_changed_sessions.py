@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import sys
+from collections import Counter
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -29,14 +30,18 @@ class Service:
 
     def __init__(self, mem: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         self.tenant = mem._core.for_scope(Scope(mem.organization))
-        self.due, self.moment, self.looked_at = DueSummaries(), START, set[str]()
+        self.due, self.moment, self.looked_at = DueSummaries(3600), START, set[str]()
         said = rollup._said
         monkeypatch.setattr(changed_sessions, "now", lambda: self.moment)
         monkeypatch.setattr(rollup, "_said", lambda tenant, id: (self.looked_at.add(id), said(tenant, id))[1])
 
-    def write(self) -> Any:
+    def write(self) -> dict[str, int]:
+        """All that is due, in as many rounds as it takes."""
         self.looked_at.clear()
-        return self.due.write(self.tenant, lambda: None)
+        written: Counter[str] = Counter(self.due.write(self.tenant, lambda: None).written)
+        while self.due.is_waiting(self.tenant):
+            written.update(self.due.write(self.tenant, lambda: None).written)
+        return dict(written)
 
     def left(self) -> tuple[dict[str, int], int]:
         """What a look at all sessions would still write and delete."""
@@ -64,7 +69,10 @@ def begin(mem: Any, id: str, chance: random.Random) -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_after_each_round_a_look_at_everything_finds_nothing_to_do(mem: Any, service: Service, seed: int) -> None:
+def test_after_each_round_a_look_at_everything_finds_nothing_to_do(
+    mem: Any, service: Service, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    monkeypatch.setattr(changed_sessions, "SESSIONS_AT_ONCE", 3)
     chance, wrote = random.Random(seed), 0
     sessions, said, forgotten = list[str](), list[str](), list[str]()
     for number in range(60):
@@ -89,9 +97,27 @@ def test_after_each_round_a_look_at_everything_finds_nothing_to_do(mem: Any, ser
                 say(mem, session, service.moment, 100 * number + turn) for turn in range(chance.choice([1, 3, 22]))
             ]
         if number % 4 == 3:
-            wrote += sum(service.write().written.values())
+            wrote += sum(service.write().values())
             assert service.left() == ({}, 0), f"after {what}, step {number}"
     assert wrote > 10
+
+
+def test_it_is_due_every_hour_and_while_all_are_looked_at(
+    mem: Any, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(changed_sessions, "SESSIONS_AT_ONCE", 1)
+    for name in ("one", "two"):
+        mem.session.add(name, id=name)
+        say(mem, name, START - timedelta(days=3), 1)
+    rounds = 0
+    while service.due.is_waiting(service.tenant):
+        service.due.write(service.tenant, lambda: None)
+        rounds += 1
+    assert rounds == 3
+    service.moment += timedelta(minutes=59)
+    assert not service.due.is_waiting(service.tenant)
+    service.moment += timedelta(minutes=1)
+    assert service.due.is_waiting(service.tenant)
 
 
 def test_only_what_changed_is_read_again(mem: Any, service: Service) -> None:
@@ -109,7 +135,7 @@ def test_only_what_changed_is_read_again(mem: Any, service: Service) -> None:
     mem.session.add("new", id="new")
     say(mem, "new", service.moment, 2)
     service.moment += timedelta(hours=1)
-    assert service.write().written == {}
+    assert service.write() == {}
     assert service.looked_at == {"new"}
     service.moment += timedelta(hours=1)
     service.write()
@@ -123,10 +149,10 @@ def test_a_session_is_over_by_itself_and_its_day_ends(mem: Any, service: Service
         mem.session.add(name, id=name)
         say(mem, name, service.moment, 1)
     service.moment += timedelta(hours=12)
-    assert service.write().written == {}
+    assert service.write() == {}
     service.due._looked[mem.organization] = replace(service.due._looked[mem.organization], all_at=service.moment)
     service.moment += timedelta(hours=13)
-    assert service.write().written == {"stretch": 2, "day": 1}
+    assert service.write() == {"stretch": 2, "day": 1}
     assert service.left() == ({}, 0)
 
 
@@ -135,10 +161,10 @@ def test_a_day_long_ago_is_summed_up_again_without_what_was_forgotten(mem: Any, 
     for name in ("one", "two", "three"):
         mem.session.add(name, id=name, project="alps", user="ann")
         said[name] = say(mem, name, START - timedelta(days=200), 1 + len(said))
-    assert service.write().written == {"stretch": 3, "day": 1}
+    assert service.write() == {"stretch": 3, "day": 1}
     mem.forget(said["two"])
     service.moment += timedelta(hours=2)
-    assert service.write().written == {"day": 1}
+    assert service.write() == {"day": 1}
     assert service.left() == ({}, 0)
 
 
@@ -153,7 +179,7 @@ def test_all_are_looked_at_once_a_day(mem: Any, service: Service) -> None:
     service.moment += timedelta(hours=20)
     service.write()
     service.moment += timedelta(hours=3)
-    assert service.write().written == {"stretch": 1}
+    assert service.write() == {"stretch": 1}
     assert service.looked_at == {"s"}
 
 

@@ -9,53 +9,84 @@ Proof: tests/services/learning/test_changed_sessions.py.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from recollect.domain.conversations import Message, Session
 from recollect.domain.memory import Memory
 from recollect.domain.record import Record, now
-from recollect.ports.query import OneOf, Query
+from recollect.ports.query import Compare, IsNull, OneOf, Order, Query
 from recollect.services.change_feed import changes_after, last_change
-from recollect.services.learning.rollup import RollUp, RollUpReply, RollUpRequest, roll_all, roll_changed
+from recollect.services.learning.rollup import (
+    RollUp,
+    RollUpReply,
+    RollUpRequest,
+    roll_above_all,
+    roll_changed,
+    roll_sessions,
+)
 from recollect.services.tenant import Tenant
 
 ALL_AFTER = timedelta(days=1)
 MOST_CHANGES = 200_000
+SESSIONS_AT_ONCE = 500
 CLOCKS = timedelta(hours=1)
 """By how much the clock of another machine may be behind."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Looked:
-    """What was looked at, and up to which change."""
+    """When and up to which change was looked, when at all sessions, and how far that has got; None when it is done."""
 
     seq: int
     at: datetime
     all_at: datetime
-    open: frozenset[str]
+    open: frozenset[str] = frozenset()
+    all_upto: str | None = None
 
 
 class DueSummaries:
-    """Writes what is due, and remembers for each organization how far it got. A new process begins with all of it."""
+    """Writes what is due, and remembers for each organization how far it got. A new process begins with all of it.
 
-    def __init__(self) -> None:
+    All sessions are looked at some at a time, so that other work is not kept waiting.
+    """
+
+    def __init__(self, every_seconds: float) -> None:
+        self._every = timedelta(seconds=every_seconds)
         self._looked: dict[str, _Looked] = {}
+
+    def is_waiting(self, tenant: Tenant) -> bool:
+        looked = self._looked.get(tenant.scope.organization_id)
+        if looked is None or looked.all_upto is not None:
+            return True
+        return not looked.at <= now() < looked.at + self._every
 
     def write(self, tenant: Tenant, go_on: Callable[[], None]) -> RollUpReply:
         organization, moment = tenant.scope.organization_id, now()
         run = RollUp(tenant, RollUpRequest(), lambda done, of: go_on(), moment)
         looked = self._looked.get(organization)
-        is_partial = looked is not None and looked.all_at <= moment < looked.all_at + ALL_AFTER
-        found = _changed_after(tenant, looked) if looked is not None and is_partial else None
-        if looked is None or found is None:
-            seq = last_change(tenant)  # first: what changes meanwhile is looked at the next time
-            roll_all(run)
-            self._looked[organization] = _Looked(seq, moment, moment, frozenset(run.open))
-            return run.report
-        roll_changed(run, found.sessions | looked.open, found.moments, looked.at)
-        self._looked[organization] = _Looked(found.seq, moment, looked.all_at, frozenset(run.open))
+        is_old = looked is None or not looked.all_at <= moment < looked.all_at + ALL_AFTER
+        found = None if looked is None or is_old or looked.all_upto is not None else _changed_after(tenant, looked)
+        if looked is None or is_old or (found is None and looked.all_upto is None):
+            # What changes from here on is looked at the next time.
+            looked = _Looked(last_change(tenant), moment, moment, all_upto="")
+        if found is None:
+            self._looked[organization] = _some_of_all(run, looked)
+        else:
+            roll_changed(run, found.sessions | looked.open, found.moments, looked.at)
+            self._looked[organization] = _Looked(found.seq, moment, looked.all_at, frozenset(run.open))
         return run.report
+
+
+def _some_of_all(run: RollUp, looked: _Looked) -> _Looked:
+    """The next of all sessions; after the last of them, what is above."""
+    next_ones = (IsNull("cold_at"), Compare("id", ">", looked.all_upto))
+    sessions = run.tenant.find(Query(Session, next_ones, (Order("id"),), SESSIONS_AT_ONCE)).records
+    roll_sessions(run, sessions)
+    is_done = len(sessions) < SESSIONS_AT_ONCE
+    if is_done:
+        roll_above_all(run)
+    return replace(looked, open=looked.open | run.open, all_upto=None if is_done else sessions[-1].id)
 
 
 @dataclass(slots=True)

@@ -127,8 +127,8 @@ class RollUp:
     report: RollUpReply = field(default_factory=RollUpReply)
     done: int = 0
     total: int = 0
-    touched: list[Memory] = field(default_factory=list)
-    """The summaries that were written, deleted or marked: what is above them is due."""
+    touched: set[tuple[datetime, str | None]] = field(default_factory=set)
+    """When summaries were that were written, deleted or marked, and their projects: what is above them is due."""
     open: set[str] = field(default_factory=set)
     """The sessions that are not over yet: they will be when nothing more is said in them."""
 
@@ -139,8 +139,11 @@ class RollUp:
             notes = (_changed_meanwhile(conflict),)
         else:
             self.report.written[unit.level] = self.report.written.get(unit.level, 0) + 1
-            self.touched.append(summary)
+            self._touch(summary)
         self.note(*notes)
+
+    def _touch(self, summary: Memory) -> None:
+        self.touched.add((summary.occurred_at, summary.project_id))
 
     def mark(self, summary: Memory, level: str, *, is_alone: bool) -> None:
         """Mark whether a summary also serves for a higher level, so that it is found there, too."""
@@ -151,7 +154,7 @@ class RollUp:
         told |= {key: True} if is_alone else {}
         # Its text is unchanged: no new version, and nothing to index again.
         commit(self.tenant, [Touch(Memory, summary.id, put={"metadata": told})])
-        self.touched.append(summary)
+        self._touch(summary)
 
     def note(self, *notes: str) -> None:
         self.report.notes += [note for note in notes if note not in self.report.notes]
@@ -166,7 +169,8 @@ class RollUp:
             self.note(_changed_meanwhile(conflict))
         else:
             self.report.dropped += sum(isinstance(step, Delete) for step in steps)
-            self.touched += summaries
+            for summary in summaries:
+                self._touch(summary)
 
     def step(self) -> None:
         self.done += 1
@@ -185,11 +189,20 @@ def roll_up(tenant: Tenant, request: RollUpRequest, progress: Progress = lambda 
 def roll_all(run: RollUp) -> RollUp:
     where = _sessions_asked(run.tenant, run.request)
     run.total = run.tenant.count(Query(Session, where)) + 2
-    for session in _pages(run.tenant, Query(Session, where, (Order("id"),))):
+    roll_sessions(run, _pages(run.tenant, Query(Session, where, (Order("id"),))))
+    if not run.request.session:  # else the other sessions of its day were not read
+        roll_above_all(run)
+    return run
+
+
+def roll_sessions(run: RollUp, sessions: Iterable[Session]) -> None:
+    for session in sessions:
         _roll_session(run, session)
         run.step()
-    if run.request.session:
-        return run  # the other sessions of its day were not read
+
+
+def roll_above_all(run: RollUp) -> None:
+    """Every day and every project, the sessions being done."""
     where = (equal("project_id", run.request.project),) if run.request.project else ()
     first, last = (_edge(run.tenant, where, descending=descending) for descending in (False, True))
     if first is not None and last is not None:
@@ -197,7 +210,6 @@ def roll_all(run: RollUp) -> RollUp:
     run.step()
     _roll_projects(run, [run.request.project] if run.request.project else _projects(run.tenant))
     run.step()
-    return run
 
 
 def roll_changed(run: RollUp, sessions: Collection[str], moments: Collection[datetime], since: datetime) -> RollUp:
@@ -206,14 +218,12 @@ def roll_changed(run: RollUp, sessions: Collection[str], moments: Collection[dat
     run.total = len(sessions) + 2
     for start in range(0, len(sessions), PAGE):
         some = OneOf("id", tuple(sorted(sessions)[start : start + PAGE]))
-        for session in run.tenant.find(Query(Session, (some, IsNull("cold_at")))).records:
-            _roll_session(run, session)
-            run.step()
-    changed = {*moments, *(one.occurred_at for one in run.touched)}
+        roll_sessions(run, run.tenant.find(Query(Session, (some, IsNull("cold_at")))).records)
+    changed = {*moments, *(at for at, _ in run.touched)}
     for first, last in _spans([(since, run.moment), *((moment, moment) for moment in changed)]):
         _roll_days(run, first, last, ())
     run.step()
-    _roll_projects(run, sorted({one.project_id for one in run.touched if one.project_id}))
+    _roll_projects(run, sorted({project for _, project in run.touched if project}))
     run.step()
     return run
 
