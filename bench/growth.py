@@ -81,6 +81,7 @@ DECLARED: Mapping[str, Declared] = {
     "recall, what happened last": linear("steps", "pages", why=HELD),
     "recall, a rare tag": linear("steps", "pages", why=HELD),
     "session.list": Declared(),
+    "summary.tree": Declared(),
     "log": Declared(),
     "log, of one operation": Declared(),
     "log, what succeeded": Declared(),
@@ -133,6 +134,7 @@ class Doing:
         yield "recall, what happened last", lambda n: mem.recall(asked[n][1], since=LATELY)
         yield "recall, a rare tag", lambda n: mem.recall(asked[n][1], tags=[RARE])
         yield "session.list", lambda n: mem.session.list(limit=10)
+        yield "summary.tree", lambda n: mem.summary.tree()
         yield "log", lambda n: mem.log(limit=10)
         yield "log, of one operation", lambda n: mem.log(operation="create", limit=10)
         yield "log, what succeeded", lambda n: mem.log(success=True, limit=10)
