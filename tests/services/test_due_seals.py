@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import recollect
+from every_store import EVERY_STORE
 from recollect.domain.audit import AccessLog
 from recollect.ports.query import IsNull, Query
 from recollect.ports.records import Scope
 from recollect.services import log_seals
+from recollect.services.change_feed import last_change
 from recollect.services.log_seals import DueSeals
 from recollect.services.tenant import Tenant
 
@@ -29,11 +33,23 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Query[Any]]:
     return queries
 
 
-def test_each_entry_is_sealed_once_whoever_wrote_it(every: Any, asked: list[Query[Any]]) -> None:
-    tenant, due = every._core.for_scope(Scope(every.organization)), DueSeals()
+@pytest.mark.parametrize("kind", [*EVERY_STORE, "memory"])
+def test_each_entry_is_sealed_once_and_what_is_sealed_is_not_read_again(
+    kind: str, tmp_path: Path, asked: list[Query[Any]]
+) -> None:
+    address = EVERY_STORE[kind](tmp_path) if kind in EVERY_STORE else ":memory:"
+    with recollect.open(address, embedder="none", background=False) as mem:
+        _seal_some(mem, asked)
+
+
+def _seal_some(mem: Any, asked: list[Query[Any]]) -> None:
+    tenant, due = mem._core.for_scope(Scope(mem.organization)), DueSeals()
     unsealed = Query(AccessLog, (IsNull("seal"),))
     for number in range(3):
-        every.remember(f"Number {number}.")
+        mem.remember(f"Number {number}.")
+        last = last_change(tenant)
+        assert tenant.store.changes(tenant.scope, last) == []
+        assert [one.seq for one in tenant.store.changes(tenant.scope, last - 1)] == [last]
         asked.clear()
         due.seal(tenant)
         assert tenant.count(unsealed) == 0
@@ -42,7 +58,7 @@ def test_each_entry_is_sealed_once_whoever_wrote_it(every: Any, asked: list[Quer
         asked.clear()
         due.seal(tenant)
         assert asked == []
-    verified = every.audit.verify()
+    verified = mem.audit.verify()
     assert (verified.sound, verified.unsealed) == (True, 0)
 
 

@@ -199,15 +199,6 @@ def test_what_was_only_read_is_not_looked_at(mem: Any, service: Service) -> None
     assert service.looked_at == set()
 
 
-def test_the_last_change_is_found(every: Any) -> None:
-    tenant = every._core.for_scope(Scope(every.organization))
-    for number in range(3):
-        every.remember(f"Number {number}.")
-        last = last_change(tenant)
-        assert tenant.store.changes(tenant.scope, last) == []
-        assert [one.seq for one in tenant.store.changes(tenant.scope, last - 1)] == [last]
-
-
 def test_writing_a_summary_does_not_look_at_all_the_others(tmp_path: Path) -> None:
     """Counted in steps of SQLite, as bench/growth.py does."""
     steps = []
