@@ -346,7 +346,8 @@ def test_a_backup_under_load_is_one_consistent_moment(store: DuckdbStore, tmp_pa
         writers = [pool.submit(write, worker) for worker in range(2)]
         (tmp_path / "copies").mkdir()
         for number in range(2):
-            threading.Event().wait(0.1)
+            while len(ids(store, ACME, Query(Agent))) <= 2 * number:  # on a busy machine writing takes its time
+                threading.Event().wait(0.05)
             store.backup(tmp_path / "copies" / f"{number}.duckdb")
         done.set()
         [writer.result() for writer in writers]
