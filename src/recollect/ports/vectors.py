@@ -12,7 +12,7 @@ kind, scope, status).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, runtime_checkable
@@ -63,6 +63,14 @@ class VectorSnapshot(Protocol):
 
 
 @runtime_checkable
+class NamesRows(Protocol):
+    """A snapshot that tells whose rows are without reading their vectors."""
+
+    def memories_at(self, seqs: Sequence[int]) -> list[tuple[int, str]]:
+        """The seqs of those that live, each with its memory, in any order."""
+
+
+@runtime_checkable
 class CountsLiving(Protocol):
     """A snapshot that tells how many rows live without naming them: whether a segment has dead rows is seen by it."""
 
@@ -95,6 +103,26 @@ class KeepsSegments(Protocol):
 
 StoredVector = tuple[str, bytes, bytes | None, int | None, int | None]
 """Memory id, vector, token codes, and where the passage stands that it is of; a memory may have several."""
+
+
+Passing = Callable[[Sequence[str]], Collection[str]]
+"""Which of these memories pass what an index does not know, such as a stretch of time."""
+
+
+@runtime_checkable
+class SearchesPassing(Protocol):
+    """An index that asks which memories pass before it compares them, and looks on until enough do."""
+
+    def search_passing(
+        self,
+        organization_id: str,
+        space: str,
+        query: NDArray[np.float32],
+        limit: int,
+        where: Mapping[str, Collection[str | None]] | None,
+        passing: Passing,
+    ) -> list[VectorHit]:
+        """The `limit` nearest of those that pass; fewer where these are so rare that looking on is not worth it."""
 
 
 @runtime_checkable

@@ -8,7 +8,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -219,6 +219,46 @@ def test_few_rows_are_asked_of_the_truth(truth: MemoryTruth, open_index: OPEN, r
         searched = search.Search(held, VectorFilter.of("org", "default", None), query, 10)
         assert len(searched.run(snapshot)) == 10
     assert searched.asked < 120
+
+
+@pytest.mark.parametrize("exact_values", [0, 1 << 20])
+def test_the_nearest_of_those_that_pass_are_found(
+    truth: MemoryTruth, open_index: OPEN, random: np.random.Generator, exact_values: int
+) -> None:
+    for number, vector in enumerate(clustered(random, 3000, 32)):
+        truth.put("org", f"m{number}", vector, user_id=f"u{number % 3}")
+    index = open_index(exact_values=exact_values, candidates=400)
+    index.refresh()
+    for number in range(0, 3000, 7):
+        truth.delete("org", f"m{number}")
+    for every in (2, 30, 200):
+        query = clustered(random, 1, 32)[0].astype(np.float32)
+        ranked = nearest(truth, "org", "default", query, 3000, {"user_id": ["u1"]})
+        passing = {f"m{number}" for number in range(0, 3000, every)}
+        wanted = [hit for hit in ranked if hit.memory_id in passing][:10]
+        asked: list[str] = []
+
+        def passes(ids: Sequence[str], passing: set[str] = passing, asked: list[str] = asked) -> set[str]:
+            asked.extend(ids)
+            return passing & set(ids)
+
+        assert index.search_passing("org", "default", query, 10, {"user_id": ["u1"]}, passes) == wanted
+        assert len(wanted) == len(set(wanted)) == min(10, len(passing & {hit.memory_id for hit in ranked}))
+        assert len(set(asked)) == len(asked), "each is asked for once"
+
+
+def test_where_hardly_any_pass_it_does_not_look_at_all(
+    truth: MemoryTruth, open_index: OPEN, random: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search, "_NAMED_FIRST", 100)
+    monkeypatch.setattr(search, "MOST_NAMED", 1000)
+    for number, vector in enumerate(clustered(random, 5000, 32)):
+        truth.put("org", f"m{number}", vector)
+    index, asked = open_index(exact_values=0, candidates=400), list[str]()
+    index.refresh()
+    query = clustered(random, 1, 32)[0].astype(np.float32)
+    assert index.search_passing("org", "default", query, 10, None, lambda ids: asked.extend(ids) or ()) == []
+    assert 100 <= len(asked) < 1000
 
 
 # -- tenants ---------------------------------------------------------------------------------------------------------

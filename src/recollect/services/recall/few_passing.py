@@ -13,6 +13,8 @@ from recollect.services.tenant import Tenant
 
 # Up to so many passing memories are scored one by one, exactly.
 EXACT_UP_TO = 5_000
+# Up to so many, where an index found that hardly any pass.
+MOST_COMPARED = 50_000
 
 
 def few_passing(tenant: Tenant, conditions: Conditions) -> tuple[str, ...] | None:

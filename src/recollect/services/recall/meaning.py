@@ -17,7 +17,7 @@ from recollect.domain.text.late_interaction import Codes
 from recollect.domain.text.questions import Question, is_latin
 from recollect.errors import EmbedderFailed, IndexFailed
 from recollect.ports.models import OneScriptEmbedder, Vectors
-from recollect.ports.vectors import StoredVector
+from recollect.ports.vectors import SearchesPassing, StoredVector
 from recollect.services.memories.embeddings import GivenVectors, check_lengths, length_of, question_vector
 from recollect.services.recall import few_passing
 from recollect.services.recall.few_passing import all_passing
@@ -111,6 +111,9 @@ class VectorSearch:
         return _best(self.similarities(keys_of(conditions, ids)), limit)
 
     def _by_index(self, conditions: Conditions, rows: MemoryRows, limit: int) -> dict[str, float]:
+        vectors = self.tenant.vectors
+        if conditions.is_narrowed and isinstance(vectors, SearchesPassing):
+            return self._passing(vectors, conditions, rows, limit)
         depth = first_depth(self.tenant.scope.organization_id, conditions, limit)
         while True:
             found, is_exhausted = self._indexed(conditions, depth)
@@ -123,6 +126,22 @@ class VectorSearch:
             few = all_passing(self.tenant, conditions, depth) if depth > few_passing.EXACT_UP_TO else None
             if few is not None:
                 return self._among(conditions, few, limit)
+
+    def _passing(
+        self, vectors: SearchesPassing, conditions: Conditions, rows: MemoryRows, limit: int
+    ) -> dict[str, float]:
+        """By an index that asks who passes; where hardly any do, those that do are compared one by one."""
+        found: dict[str, float] = {}
+        tenant, vector = self.tenant.scope.organization_id, self.question.vector
+        for space, facets in product(self._spaces(conditions), conditions.vector_searches()):
+            for hit in vectors.search_passing(tenant, space, vector, limit, facets, rows.which_pass):
+                found[hit.memory_id] = max(hit.similarity, found.get(hit.memory_id, -1.0))
+        passing = rows.passing(list(found))
+        if len(passing) < limit:
+            few = all_passing(self.tenant, conditions, few_passing.MOST_COMPARED)
+            if few is not None:
+                return self._among(conditions, few, limit)
+        return _best({id: found[id] for id in passing}, limit)
 
     def _indexed(self, conditions: Conditions, depth: int) -> tuple[dict[str, float], bool]:
         """What the index finds in any of the namespaces, and whether there is no more."""

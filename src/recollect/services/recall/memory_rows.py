@@ -90,6 +90,11 @@ class MemoryRows:
             self._read |= {row.id: row for row in self._readable(unread)}
         return {id: row for id in ids if (row := self._read[id]) is not None}
 
+    def which_pass(self, ids: Sequence[str]) -> list[str]:
+        """The same, where nothing but that is asked."""
+        found = self.tenant.select(Query(Memory, (OneOf("id", tuple(ids)), *self.filters)), ("id",))
+        return [id for (id,) in found]
+
     def _readable(self, ids: tuple[str, ...]) -> list[MemoryRow]:
         """One that cannot be read does not keep the others from being found: it is looked for by halves, and named."""
         try:
@@ -108,6 +113,11 @@ class MemoryRows:
 
 class MessageRows(MemoryRows):
     """The messages that pass, by their keys."""
+
+    def which_pass(self, ids: Sequence[str]) -> list[str]:
+        of_these = OneOf("id", tuple(message_id(key) for key in ids))
+        found = self.tenant.select(Query(Message, (of_these, *self.filters)), ("id",))
+        return [message_key(id) for (id,) in found]
 
     def _selected(self, ids: tuple[str, ...]) -> list[MemoryRow]:
         of_these = OneOf("id", tuple(message_id(key) for key in ids))

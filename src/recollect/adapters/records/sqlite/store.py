@@ -651,6 +651,15 @@ class SqliteVectors:
         text = f"SELECT {VECTOR_COLUMNS} FROM carray(?) c CROSS JOIN embedding e ON e._seq = c.value"
         return vector_rows(self._connection.execute(text, (wanted,)).fetchall())
 
+    def memories_at(self, seqs: Sequence[int]) -> list[tuple[int, str]]:
+        import numpy as np
+
+        if not len(seqs):
+            return []
+        wanted = apsw.carray(np.asarray(seqs, dtype=np.int64))
+        text = "SELECT e._seq, e.memory_id FROM carray(?) c CROSS JOIN embedding e ON e._seq = c.value"
+        return cast(list[tuple[int, str]], self._connection.execute(text, (wanted,)).fetchall())
+
     def living_sum(self, after: int, upto: int) -> tuple[int, int]:
         text = "SELECT count(*), coalesce(sum(_seq), 0) FROM embedding WHERE _seq > ? AND _seq <= ?"
         count, total = self._connection.execute(text, (after, upto)).get

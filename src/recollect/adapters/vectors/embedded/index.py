@@ -41,7 +41,7 @@ from recollect.adapters.vectors.exact import VectorFilter
 from recollect.background_thread import BackgroundThread
 from recollect.errors import Closed, DamagedData, StoreBusy, StoreError, StoreFull, StoreReadOnly
 from recollect.ports.keys import Writable
-from recollect.ports.vectors import CountsLiving, VectorHit, VectorRow, VectorSnapshot, VectorTruth
+from recollect.ports.vectors import CountsLiving, Passing, VectorHit, VectorRow, VectorSnapshot, VectorTruth
 
 SEAL_ROWS = 20_000
 _DEAD_SHARE = 0.25  # a segment with more dead rows is written again without them
@@ -98,6 +98,28 @@ class EmbeddedIndex:
         limit: int,
         where: Mapping[str, Collection[str | None]] | None = None,
     ) -> list[VectorHit]:
+        return self._searched(organization_id, space, query, limit, where, None)
+
+    def search_passing(
+        self,
+        organization_id: str,
+        space: str,
+        query: NDArray[np.float32],
+        limit: int,
+        where: Mapping[str, Collection[str | None]] | None,
+        passing: Passing,
+    ) -> list[VectorHit]:
+        return self._searched(organization_id, space, query, limit, where, passing)
+
+    def _searched(
+        self,
+        organization_id: str,
+        space: str,
+        query: NDArray[np.float32],
+        limit: int,
+        where: Mapping[str, Collection[str | None]] | None,
+        passing: Passing | None,
+    ) -> list[VectorHit]:
         row_filter = VectorFilter.of(organization_id, space, where)
         asked = Query.of(query)
         doubts = 0
@@ -106,7 +128,9 @@ class EmbeddedIndex:
                 with self._lock:
                     snapshot = self._open(stack)
                     sections = self._state.sections((space, len(asked.exact)))
-                search = Search(sections, row_filter, asked, limit, self._exact_values, self._candidates, doubts > 8)
+                search = Search(
+                    sections, row_filter, asked, limit, self._exact_values, self._candidates, doubts > 8, passing
+                )
                 try:
                     hits = search.run(snapshot)
                 except DamagedSegment as error:

@@ -23,7 +23,7 @@ from recollect.adapters.vectors.embedded import kernels
 from recollect.adapters.vectors.embedded.quantization import FacetHashes, Query, Section, Selection
 from recollect.adapters.vectors.embedded.segment import SealedSection
 from recollect.adapters.vectors.exact import VectorFilter, best_of_each, digest, products, scored
-from recollect.ports.vectors import VectorHit, VectorRow, VectorSnapshot
+from recollect.ports.vectors import NamesRows, Passing, VectorHit, VectorRow, VectorSnapshot
 
 # How far to go, measured at 384 dimensions on one core. Scoring every row takes 0.65 ms for 16 million
 # numbers (43,000 rows), so up to there the answer is exact. Beyond, 16,000 candidates cost 0.4 ms. Of 300,000 vectors
@@ -36,6 +36,7 @@ _SCOPE_PER_CANDIDATE = 50
 _ALWAYS = 256  # a section with fewer such rows gives them all: its own codes may be centred on very little
 _FIRST_QUESTION = 128  # rows asked of the truth at once, doubled each time; 10 hits need 30 to 50 of them
 _ROUNDING = 2e-6
+_NAMED_FIRST, MOST_NAMED = 1_000, 16_000  # rows of which it is asked whether they pass, before those who do are sought
 
 
 class Disagreement(Exception):
@@ -70,6 +71,7 @@ class Search:
     exact_values: int = EXACT_VALUES
     depth: int = CANDIDATES
     trusting: bool = False  # do not check the bounds
+    passing: Passing | None = None  # asked before vectors are read
     asked: int = 0
     dead: int = 0
     _best: list[tuple[float, str]] = field(default_factory=list)  # (-similarity, memory_id), sorted
@@ -78,9 +80,16 @@ class Search:
         if self.limit > 0:
             for candidates in self._batches():
                 self._rescore(snapshot, candidates)
-                if len(self._best) >= self.limit:
+                if len(self._best) >= self.limit or self._is_too_rare:
                     break
         return [VectorHit(memory_id, -worse) for worse, memory_id in self._best]
+
+    @property
+    def _is_too_rare(self) -> bool:
+        """Whether more would have to be named than is worth it, going by those that passed so far."""
+        if self.passing is None or self.asked < _NAMED_FIRST or len(self._best) >= self.limit:
+            return False
+        return self.asked * self.limit > MOST_NAMED * (len(self._best) + 2)
 
     def _batches(self) -> Iterator[Candidates]:
         """The candidates; then, as long as there is any, more of them."""
@@ -158,16 +167,20 @@ class Search:
     def _ask_in_turn(self, snapshot: VectorSnapshot, candidates: Candidates) -> None:
         upper = candidates.similarity + candidates.slack
         start, size = 0, _FIRST_QUESTION
-        while start < len(upper):
+        while start < len(upper) and not self._is_too_rare:
             if len(self._best) >= self.limit and upper[start] + _ROUNDING < -self._best[-1][0]:
                 return
             self._ask(snapshot, candidates.at(slice(start, start + size)))
             start, size = start + size, min(2 * size, 2048)
 
     def _ask(self, snapshot: VectorSnapshot, part: Candidates) -> None:
-        rows = snapshot.rows_at(part.seq.tolist())
-        self.asked += len(part.seq)
-        self.dead += len(part.seq) - len(rows)
+        if self.passing is not None:
+            part = self._passing_of(snapshot, part, self.passing)
+            rows = snapshot.rows_at(part.seq.tolist())
+        else:
+            rows = snapshot.rows_at(part.seq.tolist())
+            self.asked += len(part.seq)
+            self.dead += len(part.seq) - len(rows)
         dimensions = len(self.query.exact)
         kept = self.row_filter.admitted(rows, dimensions)
         if not kept:
@@ -176,6 +189,17 @@ class Search:
         if not self.trusting:
             self._check_bounds(part, kept, similarity)
         self._best = best_of_each([*self._best, *scored(kept, similarity)])[: self.limit]
+
+    def _passing_of(self, snapshot: VectorSnapshot, part: Candidates, passing: Passing) -> Candidates:
+        seqs = part.seq.tolist()
+        if isinstance(snapshot, NamesRows):
+            named = dict(snapshot.memories_at(seqs))
+        else:
+            named = {row.seq: row.memory_id for row in snapshot.rows_at(seqs)}
+        self.asked += len(seqs)
+        self.dead += len(seqs) - len(named)
+        passed = set(passing(list(dict.fromkeys(named.values()))))
+        return part.at(np.array([named.get(seq) in passed for seq in seqs], np.bool_))
 
     def _check_bounds(self, part: Candidates, rows: Sequence[VectorRow], similarity: NDArray[np.float64]) -> None:
         order = np.argsort(part.seq)
