@@ -7,6 +7,7 @@ import sys
 from collections import Counter
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -157,7 +158,7 @@ def test_a_session_is_over_by_itself_and_its_day_ends(mem: Any, service: Service
 
 
 def test_a_day_long_ago_is_summed_up_again_without_what_was_forgotten(mem: Any, service: Service) -> None:
-    said = {}
+    said: dict[str, str] = {}
     for name in ("one", "two", "three"):
         mem.session.add(name, id=name, project="alps", user="ann")
         said[name] = say(mem, name, START - timedelta(days=200), 1 + len(said))
@@ -211,5 +212,5 @@ def test_writing_a_summary_does_not_look_at_all_the_others(tmp_path: Path) -> No
             mem.summary.roll_up()
             mem.session.add("one more", id=f"one more of {number}")
             say(mem, f"one more of {number}", START, number)
-            steps.append(work.of(lambda number=number: mem.summary.roll_up(session=f"one more of {number}"))["steps"])
+            steps.append(work.of(partial(mem.summary.roll_up, session=f"one more of {number}"))["steps"])
     assert steps[1] < 1.5 * steps[0], steps
