@@ -1,9 +1,10 @@
 """What each operation asks of DynamoDB: requests and capacity units, as the emulator of the tests counts them.
 
     python bench/dynamodb_costs.py [--memories 2500] [--embedder hash] [--shards 4]
+    python bench/dynamodb_costs.py --reads 500,2000    # every operation that reads, in a growing organization
 
-Memories come in sessions of 50, of ten users and two authors. Nothing is timed. The table in docs/guides/dynamodb.md is
-the output.
+Memories come in sessions of 50, of ten users and two authors. Nothing is timed. The tables in
+docs/guides/dynamodb.md are the output.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from recollect.adapters.records.dynamodb.keys import SEPARATOR, SHARDS
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
 from dynamodb_meter import Cost, Meter
+from dynamodb_readings import READINGS, TALK, begin, grow, measured
 from dynamodb_server import dynamodb
 
 CHANCE = random.Random(1)
@@ -150,13 +152,36 @@ def spread_of_reads(costs: Costs, question: str) -> None:
         print(f"| {named(name)} | {count} | {3000 / count:,.0f} |")
 
 
+def show_reads(sizes: list[int], embedder: str, shards: int, folder: Path) -> None:
+    """Requests and read units of every operation that reads, and whether they grow with the organization."""
+    address, taken, before = f"{dynamodb().new_store()}&shards={shards}", [], TALK
+    with recollect.open(address, embedder=embedder, background=False, citation_root=folder) as mem:
+        store: Any = mem._core.store
+        meter, names = Meter(store), begin(mem, folder)
+        for size in sizes:
+            grow(mem, before, size)
+            taken.append({name: measured(mem, meter, one.call, names) for name, one in READINGS.items()})
+            before = size
+    columns = [f"requests, {size:,}" for size in sizes] + [f"read units, {size:,}" for size in sizes]
+    print("| what | " + " | ".join(columns) + " | grows with |\n" + "| --- " * (len(columns) + 2) + "|")
+    grows_with = {"constant": "", "some": "what it is about", "whole": "the organization"}
+    for name, one in READINGS.items():
+        counted = [cost[name].requests for cost in taken] + [round(cost[name].read_units) for cost in taken]
+        print(f"| {name} | " + " | ".join(f"{number:,}" for number in counted) + f" | {grows_with[one.shape]} |")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--memories", type=int, default=2500)
     parser.add_argument("--embedder", default="hash")
     parser.add_argument("--shards", type=int, default=SHARDS)
+    parser.add_argument("--reads", help="sizes, with commas between them")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
+        if given.reads:
+            sizes = [int(size) for size in given.reads.split(",")]
+            show_reads(sizes, given.embedder, given.shards, Path(folder))
+            return
         measure(Costs(given.memories, given.embedder, given.shards, Path(folder)))
 
 

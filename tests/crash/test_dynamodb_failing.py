@@ -11,6 +11,7 @@ import random
 import urllib.request
 from collections.abc import Iterator
 from contextlib import closing
+from datetime import timedelta
 from functools import cache
 from typing import Any
 
@@ -29,19 +30,20 @@ from recollect.errors import Closed, RecollectError, Unavailable
 from recollect.ports.query import Query, equal
 from recollect.ports.records import RecordStore, Scope
 from recollect.ports.steps import Committed, Delete, DeleteWhere, Insert, Step, Update
-from recollect.testing.conformance.makers import agent, found, memory, search, session, tag
+from recollect.testing.conformance.makers import NOON, agent, found, memory, search, session, tag, user
 
 ACME = Scope("acme", actor="tester")
 BEGINNING: list[Step] = [
     Insert(session(ACME)),
+    Insert(user(ACME)),
     *(Insert(agent(ACME, f"old{n}")) for n in range(4)),
     *(Insert(memory(ACME, f"m{n}", "an anchor", session_id="talk")) for n in range(4)),
 ]
 WORK: dict[str, list[Step]] = {
     "small": [
-        Insert(memory(ACME, "new", "a lantern")),
+        Insert(memory(ACME, "new", "a lantern", user_id="ann", priority=9)),
         Insert(tag(ACME, "new", "sea", id="t")),
-        Update(memory(ACME, "m1", "a buoy")),
+        Update(memory(ACME, "m1", "a buoy", user_id="ann", occurred_at=NOON + timedelta(days=1))),
     ],
     "large": [
         Delete(Session, "talk"),

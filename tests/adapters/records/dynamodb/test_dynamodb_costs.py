@@ -19,7 +19,7 @@ from dynamodb_server import dynamodb
 from recollect.adapters.records.dynamodb.keys import SHARDS
 from recollect.adapters.records.dynamodb.store import DynamoStore
 from recollect.domain.conversations import Session
-from recollect.domain.memory import Memory
+from recollect.domain.memory import LONG_TERM, Embedding, Memory
 from recollect.domain.record import Record, now
 from recollect.domain.tenancy import User
 from recollect.ports.query import Compare, IsNull, OneOf, Order, Query, equal
@@ -27,7 +27,7 @@ from recollect.ports.records import Scope
 from recollect.ports.steps import Absent, Delete, Insert, Put, Step, Touch, Update
 from recollect.services.recall.browse import ListRequest
 from recollect.services.recall.filters import search_conditions
-from recollect.testing.conformance.makers import found, memory, session, user
+from recollect.testing.conformance.makers import embedding, found, memory, session, user
 
 NEWEST = (Order("id", descending=True),)
 
@@ -240,6 +240,17 @@ def test_counts_that_are_not_known_are_made_by_reading(store: DynamoStore, acme:
     other.close()
 
 
+def test_whether_a_model_has_vectors_is_known_without_reading_them(store: DynamoStore, acme: Scope) -> None:
+    """It is asked whenever a store is opened."""
+    fill(store, acme, 0, 100)
+    store.transact(acme, [Insert(embedding(acme, f"m{n:05}", bytes(768), id=f"v{n}")) for n in range(100)])
+    with Meter(store).cost() as cost:
+        for model, size in (("another", 0), ("m", 1)):
+            where = (equal("namespace", LONG_TERM), equal("model", model))
+            assert len(store.select(acme, Query(Embedding, where, limit=1), ("id",))) == size
+    assert cost.read_units <= 4 + SHARDS
+
+
 # -- partitions ------------------------------------------------------------------------------------------------------
 
 
@@ -263,8 +274,8 @@ def test_no_partition_has_most_of_the_writes_of_a_remember(tmp_path: Path) -> No
 
 
 MOST = {
-    "remember": (2, 8, 22),
-    "remember_many": (24, 330, 1050),
+    "remember": (2, 8, 24),
+    "remember_many": (24, 330, 1150),
     "list": (2 + SHARDS, 2 + 2 * SHARDS, 0),
     "show": (20, 24, 0),
     "erase": (42, 46, 30),

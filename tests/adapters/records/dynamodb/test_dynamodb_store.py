@@ -15,6 +15,7 @@ from botocore.exceptions import ReadTimeoutError
 
 import recollect
 from dynamodb_server import dynamodb
+from recollect.adapters.records.dynamodb import tallies
 from recollect.adapters.records.dynamodb.counts import Counts
 from recollect.adapters.records.dynamodb.store import DynamoStore
 from recollect.adapters.records.in_memory import MemoryStore
@@ -24,7 +25,7 @@ from recollect.domain.memory import Embedding, Memory, Tag
 from recollect.domain.record import RECORDS, Record
 from recollect.domain.tenancy import Organization, User
 from recollect.errors import InvalidSettings, NewerStore, NotARecollectStore, StoreBusy, Unavailable
-from recollect.ports.query import Query, equal
+from recollect.ports.query import Order, Query, equal
 from recollect.ports.records import RecordStore, Scope
 from recollect.ports.steps import Absent, Delete, DeleteWhere, Insert, Step, Touch, Update
 from recollect.testing.conformance.makers import (
@@ -453,8 +454,23 @@ def spoiled(store: DynamoStore, kind: str) -> None:
     elif kind == "first layout":
         store.dynamo.put_all([{"p": "acme\x1fi", "s": "memory\x1fkind\x1ffact\x1fnobody", "d": "nobody"}])
     elif kind == "facts":
-        item = next(item for item in mine if item["p"].endswith("\x1fmemory\x1fuser_id"))
+        item = next(item for item in mine if item["p"].endswith("\x1fmemory\x1fuser_id") and "f" in item)
         store.dynamo.put_all([{**item, "f": item["f"].replace("hypothesis", "archived")}])
+    elif kind in ("order", "rare"):
+        field = {"order": "occurred_at", "rare": "priority"}[kind]
+        item = next(item for item in mine if item["p"].endswith(f"\x1fmemory\x1f{field}"))
+        store.dynamo.delete_all([(item["p"], item["s"])])
+        store.dynamo.put_all([{**item, "s": "2001" + item["s"][4:]}])
+    elif kind in ("tally", "hour"):
+        item = next(item for item in mine if kind_of(item) == "c" and item["p"].endswith("hours") == (kind == "hour"))
+        keys, key = store.tenant("acme").keys_at(store.tenant("acme").head()), (item["p"], item["s"])
+        group = next(iter(tallies.read(keys, key, item["d"]) or {}))
+        store.dynamo.put_all([{**item, "d": tallies.changed_text(keys, key, item["d"], {group: 1})}])
+    elif kind == "surplus tally":
+        item = next(item for item in mine if kind_of(item) == "c" and item["p"].endswith("user_id"))
+        store.dynamo.put_all([{**item, "s": "nobody\x1f"}])
+    elif kind == "no tally":
+        store.dynamo.delete_all([(item["p"], item["s"]) for item in mine if kind_of(item) == "c"])
     elif kind == "counts":
         item = next(item for item in mine if item["p"].endswith("\x1fh"))
         store.dynamo.put_all([{**item, "n": Counts().encoded()}])
@@ -464,14 +480,15 @@ def spoiled(store: DynamoStore, kind: str) -> None:
         store.dynamo.delete_all([(item["p"], item["s"])])
 
 
-DERIVED = ["entry", "guard", "surplus", "first layout", "facts", "counts"]
+TALLIES = ["tally", "hour", "surplus tally", "no tally"]
+DERIVED = ["entry", "guard", "surplus", "first layout", "facts", "counts", "order", "rare", *TALLIES]
 
 
 @pytest.mark.parametrize("kind", [*DERIVED, "body", "part", "log"])
 def test_verify_names_what_is_wrong_and_mend_makes_the_derived_again(
     store: DynamoStore, acme: Scope, kind: str
 ) -> None:
-    stored(store, acme, user(acme, email="a@b.c"), memory(acme, text="an anchor", user_id="ann"))
+    stored(store, acme, user(acme, email="a@b.c"), memory(acme, text="an anchor", user_id="ann", priority=9))
     stored(store, acme, memory(acme, "large", content={"noise": os.urandom(400_000).hex()}))
     assert store.verify() == []
     spoiled(store, kind)
@@ -483,6 +500,9 @@ def test_verify_names_what_is_wrong_and_mend_makes_the_derived_again(
         assert store.verify() == []
         assert ids(store, acme, Query(Memory, (equal("user_id", "ann"),))) == ["fact"]
         assert store.count(acme, Query(Memory)) == 2
+        assert store.count(acme, Query(Memory, (equal("user_id", "ann"),))) == 1
+        for field in ("occurred_at", "priority"):
+            assert ids(store, acme, Query(Memory, (), (Order(field),), 5)) in (["fact", "large"], ["large", "fact"])
 
 
 # -- through the front door ----------------------------------------------------------------------------------------

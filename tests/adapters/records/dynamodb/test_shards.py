@@ -12,6 +12,7 @@ from dynamodb_meter import Meter
 from dynamodb_server import dynamodb
 from recollect.adapters.records.dynamodb.client import TransactionCancelled
 from recollect.adapters.records.dynamodb.keys import SHARDS, SPREAD
+from recollect.adapters.records.dynamodb.log import LAYOUT
 from recollect.adapters.records.dynamodb.store import DynamoStore
 from recollect.domain.memory import Embedding, Memory, Tag
 from recollect.domain.record import RECORDS, new_id
@@ -23,7 +24,7 @@ from recollect.ports.steps import Delete, DeleteWhere, Insert, Touch
 from recollect.testing.conformance.makers import NOON, embedding, found, memory, search, session, stored, tag, user
 
 ACME = Scope("acme", actor="tester")
-# What a program of the second layout asks of a head before it moves it.
+# What a program of the second or third layout asks of a head before it moves it.
 FREE_THEN = "q = :was AND i = :inc AND v = :v AND attribute_not_exists(x) AND (attribute_not_exists(w) OR w < :now)"
 
 Opening = Callable[..., DynamoStore]
@@ -75,6 +76,7 @@ def test_no_partition_key_has_more_than_its_share_of_what_remembering_writes(ope
         if words[:1] in (["memory"], ["embedding"]):
             by_kind.setdefault((kind[0], *words), []).append(units)
     together = by_kind.pop(("i", "memory", "session_id"))  # all of these are of one session: it has one place
+    assert by_kind.pop(("c", "memory", "user_id")) == together  # and of one user, whose memories are counted
     assert len(together) == 1
     assert len(by_kind) >= 8
     for name, shares in by_kind.items():
@@ -118,13 +120,13 @@ def test_what_is_spread_is_listed_in_order_and_found(opened: Opening) -> None:
     assert store.verify() == []
 
 
-def test_a_tenant_of_the_second_layout_keeps_it_beside_new_ones(opened: Opening) -> None:
+def test_a_tenant_with_one_shard_keeps_it_beside_new_ones(opened: Opening) -> None:
     old = opened(shards=1)
     acme = found(old, "acme")
     ids = fill(old, acme, 20)
     before = partitions(old, "acme")
     assert {number for numbers in before.values() for number in numbers} == {""}
-    assert old.tenant("acme").head().layout == 2
+    assert old.tenant("acme").head().shards == 1
     store = opened()
     assert sorted(search(store, acme, "anchor", limit=100)) == ids
     stored(store, acme, memory(acme, "new", "an anchor", user_id="ann"))
@@ -135,7 +137,7 @@ def test_a_tenant_of_the_second_layout_keeps_it_beside_new_ones(opened: Opening)
     globex = found(store, "globex")
     fill(store, globex, 40)
     assert len(partitions(store, "globex")[("r", "memory")]) == SHARDS
-    assert store.tenant("globex").head().layout == 3
+    assert store.tenant("globex").head().shards == SHARDS
     assert store.verify() == []
     assert store.mend() == []
 
@@ -200,13 +202,13 @@ def test_a_large_transaction_is_staged_in_every_shard_and_nothing_of_it_stays(op
     assert partitions(store, "acme") == {}
 
 
-def test_a_program_of_the_second_layout_that_still_runs_writes_no_more(opened: Opening) -> None:
+def test_a_program_of_an_older_layout_that_still_runs_writes_no_more(opened: Opening) -> None:
     store = opened()
     found(store, "acme")
     tenant = store.tenant("acme")
     head = tenant.head()
     asked = {"was": head.seq, "inc": head.incarnation, "now": 1_800_000_000}
-    for layout, is_let in ((2, False), (3, True)):
+    for layout, is_let in ((2, False), (3, False), (LAYOUT, True)):
         write = store.dynamo.update(tenant.keys.head, "SET q = :q", FREE_THEN, q=99, v=layout, **asked)
         if is_let:
             store.dynamo.transact([write], new_id())
@@ -220,13 +222,13 @@ def test_a_tenant_of_a_newer_layout_is_left_alone(opened: Opening) -> None:
     found(store, "acme")
     key = store.tenant("acme").keys.head
     head = store.dynamo.get([key])[key]
-    store.dynamo.put_all([{**head, "v": 4}])
+    store.dynamo.put_all([{**head, "v": LAYOUT + 1}])
     other = opened()
     with pytest.raises(NewerStore):
         other.count(ACME, Query(Memory))
     with pytest.raises(NewerStore):
         stored(other, ACME, user(ACME))
-    assert store.dynamo.get([key])[key] == {**head, "v": 4}
+    assert store.dynamo.get([key])[key] == {**head, "v": LAYOUT + 1}
 
 
 @pytest.mark.parametrize("shards", ["0", "65", "-1", "four", ""])

@@ -7,6 +7,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
+from recollect.adapters.records.common.checks import column
 from recollect.adapters.records.common.transaction import Stored, unique_values
 from recollect.domain.record import Record, Unique
 from recollect.errors import DuplicateKey
@@ -79,7 +80,8 @@ class RecordTables:
         stored = self.read(step.record.shape.table, step.id)
         if stored is not None:
             added = {name: (getattr(stored, name) or 0) + amount for name, amount in step.add.items()}
-            self.rewrite(stored.model_copy(update={**added, **put}))
+            real = {name: float(number) for name, number in added.items() if column(step.record, name).type == "real"}
+            self.rewrite(stored.model_copy(update={**added, **real, **put}))
 
     def present(self, record: type[Record], ids: Sequence[str]) -> list[tuple[Record, str]]:
         found = {id: self.read(record.shape.table, id) for id in ids}

@@ -30,6 +30,7 @@ from botocore.exceptions import (
 
 from recollect.adapters.records.dynamodb.codec import Item
 from recollect.adapters.records.dynamodb.keys import MOST_SHARDS, SHARDS, Key
+from recollect.domain.record import new_id
 from recollect.errors import (
     Closed,
     Denied,
@@ -219,6 +220,16 @@ class DynamoClient:
                 self.client.transact_write_items(TransactItems=list(writes), ClientRequestToken=token)
         except ClientError as error:
             raise _cancelled(error) from None
+
+    def transact_patiently(self, writes: Sequence[Item]) -> None:
+        """The same for writes that may be made twice, tried again while it is contended."""
+        for pause in pauses():
+            try:
+                self.transact(writes, new_id())
+                return
+            except TransactionContended:
+                pause()
+        raise TransactionContended("others were faster every time")
 
     def put_all(self, items: Iterable[Item]) -> None:
         """Each on its own, in no order."""

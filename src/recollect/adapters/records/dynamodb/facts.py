@@ -12,17 +12,19 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
 from recollect.adapters.records.common.dialect import json_text, moment_text
-from recollect.adapters.records.dynamodb.keys import is_enumerated, passing_moments
+from recollect.adapters.records.dynamodb.keys import column_of, is_enumerated, passing_moments
 from recollect.domain.record import Record
 from recollect.ports.query import AllOf, AnyOf, Compare, Filter, IsNull, Linked, passes
 
+R = TypeVar("R", bound=Record)
+MARK = 8  # characters of the mark with which facts, groups and tallies begin
 LONGEST_FACTS = 600  # beyond that an entry takes a second write unit, and tells nothing instead
 
 
@@ -57,29 +59,43 @@ def _all(verdicts: Sequence[bool | None]) -> bool | None:
     return False if False in verdicts else None if None in verdicts else True
 
 
+MORE_GROUPS: Mapping[str, tuple[str, ...]] = {"embedding": ("namespace", "model"), "citation": ("state",)}
+"""What is counted apart besides."""
+
+
 @cache
 def grouping_fields(record: type[Record]) -> tuple[str, ...]:
     """By which records of a type are counted apart: whether deleted; of searched types also fields with few values."""
     if record.shape.text is None:
-        return ("is_deleted",)
+        return ("is_deleted", *MORE_GROUPS.get(record.shape.table, ()))
     few = (name for name in record.model_fields if is_enumerated(record, name))
     facets = (name for name in record.shape.text.facets if name not in record.shape.references)
     return tuple(dict.fromkeys(("is_deleted", *few, *facets)))
 
 
+MORE_FACTS: Mapping[str, tuple[str, ...]] = {
+    "memory": ("author", "level", "confidence", "importance"),
+    "tag": ("is_deleted", "memory_id", "tag"),
+    "citation": ("is_deleted", "memory_id", "source", "state"),
+    "relationship": ("is_deleted", "source_id", "target_id", "type"),
+}
+"""What entries know besides: what lists filter and are ordered by, and what links lead to."""
+
+
 @cache
 def fact_fields(record: type[Record]) -> tuple[str, ...]:
     shape = record.shape
-    if shape.text is None:
-        return ()
-    indexed = (name for fields in shape.indexes for name in fields if name != "id")
-    wanted = dict.fromkeys((*grouping_fields(record), *shape.text.facets, *indexed, *passing_moments(record)))
+    more = MORE_FACTS.get(shape.table, ())
     hidden = shape.sealable | shape.encrypted_hashes
-    return tuple(name for name in wanted if name not in hidden and not _is_large(record, name))
+    wanted: Iterable[str] = more
+    if shape.text is not None:
+        indexed = (name for fields in shape.indexes for name in fields if name != "id")
+        wanted = (*grouping_fields(record), *shape.text.facets, *indexed, *passing_moments(record), *more)
+    return tuple(name for name in dict.fromkeys(wanted) if name not in hidden and not _is_large(record, name))
 
 
 def _is_large(record: type[Record], name: str) -> bool:
-    return any(column.name == name and column.type == "bytes" for column in record.columns())
+    return column_of(record, name).type == "bytes"
 
 
 @cache
@@ -91,21 +107,23 @@ def facts_of(record: Record) -> str | None:
     names = fact_fields(type(record))
     if not names:
         return None
-    text = mark_of(names) + json_text([_plain(getattr(record, name)) for name in names])
+    text = mark_of(names) + json_text([_plain(record, name) for name in names])
     return text if len(text.encode()) <= LONGEST_FACTS else None
 
 
 def known_by_facts(record: type[Record], text: str | None) -> Known | None:
-    names = fact_fields(record)
-    if text is None or not text.startswith(mark_of(names)):
+    if text is None:
         return None
-    values = dict(zip(names, json.loads(text[8:]), strict=True))
+    names = fact_fields(record)
+    if not names or not text.startswith(mark_of(names)):
+        return None
+    values = dict(zip(names, json.loads(text[MARK:]), strict=True))
     return Known(_partial(record, values), frozenset(names))
 
 
 def group_of(record: Record) -> str:
     kind = type(record)
-    values = [_plain(getattr(record, name)) for name in grouping_fields(kind)]
+    values = [_plain(record, name) for name in grouping_fields(kind)]
     return json_text([values, [name for name in passing_moments(kind) if getattr(record, name) is not None]])
 
 
@@ -121,8 +139,12 @@ def group_mark(record: type[Record]) -> str:
     return mark_of((*grouping_fields(record), *passing_moments(record)))
 
 
-def _plain(value: Any) -> Any:
-    return moment_text(value) if isinstance(value, datetime) else value
+def _plain(record: Record, name: str) -> Any:
+    """As it is when it was stored and read: a number that is not whole by its type may have come as a whole one."""
+    value = getattr(record, name)
+    if isinstance(value, datetime):
+        return moment_text(value)
+    return float(value) if type(value) is int and column_of(type(record), name).type == "real" else value
 
 
 def _partial(record: type[Record], values: dict[str, Any]) -> Record:
@@ -131,7 +153,7 @@ def _partial(record: type[Record], values: dict[str, Any]) -> Record:
     return partial_record(record, read)
 
 
-def partial_record(record: type[Record], values: dict[str, Any]) -> Record:
+def partial_record(record: type[R], values: dict[str, Any]) -> R:
     """A record with these fields alone; whoever gets it looks at no others."""
     made = record.__new__(record)
     object.__setattr__(made, "__dict__", values)

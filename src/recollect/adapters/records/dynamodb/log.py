@@ -1,15 +1,16 @@
 """One tenant in the table: its head, its log, and finishing what a dead process left half applied.
 
 The head is one small item: `q` the seq of the last transaction, `i` the tenant's incarnation, `v` the layout of its
-keys, `n` how many records it has (counts.py), and while a large
-transaction is being applied `x` its name (or, while the tenant is being deleted, its name with a mark). A transaction
-commits by moving the head from the seq it was planned on, so the transactions of one tenant happen one after another
-whichever process makes them. Whoever reads a head with something under way finishes it first: its writes are staged
-beside it, and each piece of them is applied only as long as the head still names them, so a process that wakes up
-late can neither undo nor repeat anything.
+keys, `n` how many records it has (counts.py), `t` how many touches moved something in an order or a tally, and while a
+large transaction is being applied `x` its name (or, while the tenant is being deleted, its name with a mark). A
+transaction commits by moving the head from the seq it was planned on, so the transactions of one tenant happen one
+after another whichever process makes them. Whoever reads a head with something under way finishes it first: its writes
+are staged beside it, and each piece of them is applied only as long as the head still names them, so a process that
+wakes up late can neither undo nor repeat anything.
 
-`v` is 2 for a tenant whose types have one partition each, and 3 where they are spread over `m` shards (keys.py). Both
-are of one incarnation and never change: who holds the incarnation knows the keys.
+`m` is the number of shards over which types are spread, if it is more than one (keys.py). It is of one incarnation and
+never changes: who holds the incarnation knows the keys. A tenant of an older layout is brought to this one by whoever
+comes first: `b` says that this is under way, `o` that entries of the first layout are still to be deleted.
 
 `y` and `w` are a courtesy: a large transaction that stages its writes asks the small ones to wait until a moment.
 Nothing depends on the clock but who waits. In the first layout they were called `c` and `u`; they now keep out those
@@ -42,8 +43,7 @@ if TYPE_CHECKING:
 MOST_WRITES = 99  # of the 100 that a transaction may have, one is the head
 MOST_BYTES = 3_000_000  # of 4 MB
 STAGE = 300_000
-LAYOUT = 3
-UNSPREAD = 2
+LAYOUT = 4
 TAKEN: Item = {"c": "layout 2", "u": 253_370_764_800}
 """What keeps programs of the first layout from writing."""
 ENDING = "!"
@@ -59,18 +59,20 @@ class LogHead:
     seq: int = 0
     incarnation: str = ""
     under_way: str = ""
-    layout: int = UNSPREAD
-    has_leftovers: bool = False
-    """Entries of the first layout are still to be deleted."""
+    layout: int = LAYOUT
+    is_in_place: bool = True
+    """Whether entries and counts are those of the layout, and none of another are left."""
     raw_counts: bytes | None = None
+    touches: int = 0
 
     @staticmethod
     def of(item: Item | None, new_shards: int) -> LogHead:
         if item is None:
-            layout = LAYOUT if new_shards > 1 else UNSPREAD
-            return LogHead(new_shards, layout=layout, raw_counts=Counts().encoded())
-        layout, leftovers = item.get("v", 1), "o" in item
-        return LogHead(item.get("m", 1), item["q"], item["i"], item.get("x", ""), layout, leftovers, item.get("n"))
+            return LogHead(new_shards, raw_counts=Counts().encoded())
+        layout = item.get("v", 1)
+        is_in_place = layout == LAYOUT and not item.keys() & {"b", "o"}
+        counts, touches = item.get("n"), item.get("t", 0)
+        return LogHead(item.get("m", 1), item["q"], item["i"], item.get("x", ""), layout, is_in_place, counts, touches)
 
     def counts(self) -> Counts | None:
         """None if they are not known."""
@@ -88,7 +90,7 @@ class TenantLog:
         new_shards: int,
         modernize: Callable[[TenantLog, LogHead], None],
     ) -> None:
-        """`modernize` brings a tenant of the first layout to the second, or does the rest of that."""
+        """`modernize` brings a tenant of an older layout to this one, or does the rest of that."""
         self.dynamo = dynamo
         self._modernize = modernize
         self._new_shards = new_shards
@@ -117,7 +119,7 @@ class TenantLog:
                     f"organization '{self.id}' was made by a newer program",
                     remedy="upgrade Recollect",
                 )
-            if not head.under_way and head.layout >= UNSPREAD and not head.has_leftovers:
+            if not head.under_way and head.is_in_place:
                 self.learn(head)
                 return head
             try:
@@ -163,29 +165,34 @@ class TenantLog:
             return self.dynamo.put({**item, **spread, **marks}, "attribute_not_exists(p)")
         gone = "y, w" if counts is not None else "y, w, n"
         change = "".join(f", {name} = :{name}" for name in marks)
-        condition, given = self._unchanged(head, claim)
+        condition, given = self.unchanged(head, claim)
         return self.dynamo.update(
             self.keys.head, f"SET q = :q{change} REMOVE {gone}", condition, q=seq, **marks, **given
         )
 
-    def recounted(self, head: LogHead, counts: bytes) -> Item:
-        """The write that changes what the head counts and moves nothing."""
-        condition, given = self._unchanged(head, "")
-        return self.dynamo.update(self.keys.head, "SET n = :n", condition, n=counts, **given)
+    def recounted(self, head: LogHead, counts: bytes | None) -> Item:
+        """The write that changes what the head counts and moves nothing; one more touch is counted anyhow."""
+        condition, given = self.unchanged(head)
+        given["t"] = head.touches + 1
+        if counts is None:
+            return self.dynamo.update(self.keys.head, "SET t = :t REMOVE n", condition, **given)
+        return self.dynamo.update(self.keys.head, "SET t = :t, n = :n", condition, n=counts, **given)
 
-    def _unchanged(self, head: LogHead, claim: str) -> tuple[str, Item]:
-        """The counts are compared, too: touches change them without moving the head."""
+    def unchanged(self, head: LogHead, claim: str = "") -> tuple[str, Item]:
+        """The counts and the touches are compared, too: these change without moving the head."""
         given = {"was": head.seq, "inc": head.incarnation, "now": int(time.time()), "y": claim, "v": head.layout}
-        if head.raw_counts is None:
-            return f"{FREE} AND attribute_not_exists(n)", given
-        return f"{FREE} AND n = :counted", {**given, "counted": head.raw_counts}
+        conditions = [FREE]
+        for name, mark, was in (("n", "counted", head.raw_counts), ("t", "touched", head.touches or None)):
+            conditions.append(f"attribute_not_exists({name})" if was is None else f"{name} = :{mark}")
+            given |= {} if was is None else {mark: was}
+        return " AND ".join(conditions), given
 
     # -- large transactions ------------------------------------------------------------------------------------------
 
     def claim(self, head: LogHead, name: str, writes: int) -> None:
         """Ask others to wait while this transaction is staged."""
         if head.incarnation:
-            condition, given = self._unchanged(head, name)
+            condition, given = self.unchanged(head, name)
             until = int(time.time()) + CLAIM_SECONDS + writes // 1000
             claimed = self.dynamo.update(self.keys.head, "SET y = :y, w = :w", condition, w=until, **given)
             self.dynamo.transact([claimed], new_id())
@@ -226,13 +233,7 @@ class TenantLog:
         """One piece, fenced: only while the head still names this transaction."""
         fence = self.dynamo.check(self.keys.head, "x = :x", x=name)
         made = [self.dynamo.delete(key) if item is None else self.dynamo.put(item) for key, item in writes]
-        for pause in pauses():
-            try:
-                self.dynamo.transact([fence, *made], new_id())
-                return
-            except TransactionContended:
-                pause()
-        raise TransactionContended(name)
+        self.dynamo.transact_patiently([fence, *made])
 
     def _end(self, held: Keys, name: str) -> None:
         """Delete every item of the tenant, the head last."""

@@ -14,11 +14,12 @@ from recollect.adapters.records.common import migrations
 from recollect.adapters.records.common.ddl import taken_twice
 from recollect.adapters.records.common.record_tables import dangling
 from recollect.adapters.records.dynamodb import codec as items_of
+from recollect.adapters.records.dynamodb import tallies
 from recollect.adapters.records.dynamodb.client import DynamoClient, TransactionCancelled, TransactionContended, pauses
 from recollect.adapters.records.dynamodb.codec import Item, StoredRecord
 from recollect.adapters.records.dynamodb.counts import Counts, counts_of
 from recollect.adapters.records.dynamodb.keys import SCHEMA, SEPARATOR, TENANTS, Key, Keys
-from recollect.adapters.records.dynamodb.log import LAYOUT, MOST_WRITES, TAKEN, UNSPREAD, LogHead, TenantLog
+from recollect.adapters.records.dynamodb.log import LAYOUT, MOST_WRITES, TAKEN, LogHead, TenantLog
 from recollect.adapters.records.dynamodb.transaction import derived
 from recollect.domain.record import RECORDS, Record, new_id
 from recollect.domain.tenancy import Organization
@@ -174,7 +175,7 @@ class TenantItems:
             self.records[(words[0], item["s"])] = item
         elif kind == "p":
             self.parts[key] = item["b"]
-        elif kind in "iu":
+        elif kind in "iuc":
             self.derived[key] = {name: value for name, value in item.items() if name not in "ps"}
         elif kind == "x":
             self.staged.append(key)
@@ -269,16 +270,46 @@ def _read(store: DynamoStore, keys: Keys, table: str, item: Item, found: TenantI
 
 
 def _check_derived(
-    keys: Keys, tenant_id: str, records: Iterable[StoredRecord], found: TenantItems
+    keys: Keys, tenant_id: str, records: Sequence[StoredRecord], found: TenantItems
 ) -> Iterator[Problem]:
     wanted = wanted_items(keys, records)
     for key, item in wanted.items():
-        if found.derived.get(key) != item:
+        if _is_right(keys, key, found.derived.get(key), item):
+            continue
+        if _is_tally(key):
+            yield _miscounted(key, tenant_id)
+        else:
             (table, name), wrong = _named(key), "wrong" if key in found.derived else "missing"
             yield Problem(f"its index entry for {name} is {wrong}", table, item["d"], tenant_id, "index")
-    for key in found.derived.keys() - wanted.keys():
+    for key in sorted(found.derived.keys() - wanted.keys()):
+        if _is_tally(key):
+            yield _miscounted(key, tenant_id)
+            continue
         (table, name), id = _named(key), found.derived[key]["d"]
         yield Problem(f"an index entry for {name} that leads nowhere", table, id, tenant_id, "index")
+
+
+def _is_right(keys: Keys, key: Key, item: Item | None, wanted: Item) -> bool:
+    if item is None or not _is_tally(key):
+        return item == wanted
+    return tallies.is_right(keys, key, item["d"], wanted["d"])
+
+
+def _is_kept(keys: Keys, key: Key, item: Item | None, wanted: Item) -> bool:
+    """Whether mending leaves it: right, and if it is a tally also with its groups."""
+    is_known = item is None or not _is_tally(key) or tallies.read(keys, key, item["d"]) is not None
+    return _is_right(keys, key, item, wanted) and (is_known or item == wanted)
+
+
+def _is_tally(key: Key) -> bool:
+    return key[0].split(SEPARATOR)[1][:1] == "c"
+
+
+def _miscounted(key: Key, tenant_id: str) -> Problem:
+    table, field = (*key[0].split(SEPARATOR)[2:], "")[:2]
+    value = key[1].removesuffix(SEPARATOR)
+    what = f"whose {field} is '{value}'" if field else f"of the hour {value}"
+    return Problem(f"the records {what} are counted wrong", table if field else "organization", "", tenant_id, "index")
 
 
 def _named(key: Key) -> tuple[str, str]:
@@ -291,7 +322,7 @@ def _named(key: Key) -> tuple[str, str]:
 
 
 def _check_counts(tenant: TenantLog, records: Iterable[StoredRecord], found: TenantItems) -> Iterator[Problem]:
-    kept = Counts.decoded(found.head.get("n")) if found.head else None
+    kept = tenant.as_head(found.head).counts() if found.head else None
     if kept is not None and kept != _recounted(records):
         yield Problem("the numbers of its records are counted wrong", "organization", tenant.id, tenant.id, "index")
 
@@ -300,7 +331,7 @@ def _recounted(records: Iterable[StoredRecord]) -> Counts:
     return counts_of(one.record for one in records if one.record is not None)
 
 
-def wanted_items(keys: Keys, records: Iterable[StoredRecord]) -> dict[Key, Item]:
+def wanted_items(keys: Keys, records: Sequence[StoredRecord]) -> dict[Key, Item]:
     """The entries and guards that these records should have."""
     wanted: dict[Key, Item] = {}
     sharing: dict[Key, set[str]] = {}
@@ -310,7 +341,9 @@ def wanted_items(keys: Keys, records: Iterable[StoredRecord]) -> dict[Key, Item]
             wanted |= {key: item for key, item in made.items() if key[0] != TENANTS}
             for key in keys.gathered(stored.record, stored.hashes):
                 sharing.setdefault(key, set()).add(stored.record.id)
-    return wanted | {key: {"d": SEPARATOR.join(sorted(ids))} for key, ids in sharing.items()}
+    living = [one.record for one in records if one.record is not None]
+    texts = {key: SEPARATOR.join(sorted(ids)) for key, ids in sharing.items()} | tallies.texts_of(keys, living)
+    return wanted | {key: {"d": text} for key, text in texts.items()}
 
 
 def mend(store: DynamoStore) -> list[str]:
@@ -331,8 +364,8 @@ def _mended(store: DynamoStore, tenant: TenantLog) -> int:
         head = tenant.head()
         keys = tenant.keys_at(head)
         writes, counts = _mending(store, tenant.id, keys, _of_tenant(store.dynamo, keys))
-        still = "q = :q AND i = :i AND attribute_not_exists(x)"
-        fence = store.dynamo.check(tenant.keys.head, still, q=head.seq, i=head.incarnation)
+        still, given = tenant.unchanged(head)
+        fence = store.dynamo.check(tenant.keys.head, still, **given)
         if not head.incarnation:
             fence = store.dynamo.check(tenant.keys.head, "attribute_not_exists(p)")
         raw = counts.encoded()
@@ -361,7 +394,9 @@ def _mending(store: DynamoStore, tenant_id: str, keys: Keys, found: TenantItems)
         wanted[listed] = {"d": tenant_id}
     has = {**found.derived, **({listed: {"d": tenant_id}} if listed in store.dynamo.get([listed]) else {})}
     writes: list[Item] = [
-        store.dynamo.put({"p": key[0], "s": key[1], **item}) for key, item in wanted.items() if has.get(key) != item
+        store.dynamo.put({"p": key[0], "s": key[1], **item})
+        for key, item in wanted.items()
+        if not _is_kept(keys, key, has.get(key), item)
     ]
     surplus = [*(has.keys() - wanted.keys()), *(found.parts.keys() - used), *found.staged]
     return writes + [store.dynamo.delete(key) for key in surplus], _recounted(read)
@@ -369,33 +404,45 @@ def _mending(store: DynamoStore, tenant_id: str, keys: Keys, found: TenantItems)
 
 def _write_fenced(dynamo: DynamoClient, fence: Item, writes: Sequence[Item]) -> None:
     for start in range(0, len(writes), MOST_WRITES):
-        dynamo.transact([fence, *writes[start : start + MOST_WRITES]], new_id())
+        dynamo.transact_patiently([fence, *writes[start : start + MOST_WRITES]])
 
 
 def modernize(store: DynamoStore, tenant: TenantLog, head: LogHead) -> None:
-    """Bring a tenant of the first layout to the second: entries and guards are made again from its records, which stay
-    where they are.
+    """Bring a tenant of an older layout to this one: entries, guards and counts are made again from its records, which
+    stay where they are. A list in an order that is read along entries needs one for each record.
 
-    Killed at any moment, it is begun again by whoever comes next. First the head is taken, by which programs of the
-    first layout write no more; the new entries are written beside the old ones, where nobody looks yet; one write to
-    the head makes them count; then the old ones go. Raises TransactionCancelled if another process was faster.
+    Killed at any moment, it is begun again by whoever comes next, who writes only what is not there yet. First the head
+    is taken, by which programs of older layouts write no more, and programs of this one wait for this; then what is
+    missing or different is written; then one write to the head makes it count. What only the first layout had goes
+    last. Raises TransactionCancelled if another process was faster.
     """
     dynamo, keys = store.dynamo, tenant.keys_at(head)
-    if head.layout < UNSPREAD:
-        is_first = "i = :i AND attribute_not_exists(v) AND attribute_not_exists(x)"
-        taken = dynamo.update(keys.head, "SET c = :c, u = :u", is_first, i=head.incarnation, **TAKEN)
-        dynamo.transact([taken], new_id())
+    if head.layout < LAYOUT:
+        _take_for_layout(dynamo, keys.head, head)
+    marks = dynamo.get([keys.head]).get(keys.head, {})
+    if "b" in marks:
+        is_building = "i = :i AND attribute_exists(b) AND attribute_not_exists(x)"
         writes, counts = _mending(store, tenant.id, keys, _of_tenant(dynamo, keys, with_first_layout=False))
-        _write_fenced(dynamo, dynamo.check(keys.head, is_first, i=head.incarnation), writes)
-        marks: Item = {"v": UNSPREAD, "o": 1}
-        if (raw := counts.encoded()) is not None:
-            marks["n"] = raw
-        change = "SET " + ", ".join(f"{name} = :{name}" for name in marks)
-        dynamo.transact([dynamo.update(keys.head, change, is_first, i=head.incarnation, **marks)], new_id())
-    for partition in keys.first_layout:
-        for page in dynamo.pages(partition, keys_only=True):
-            dynamo.delete_all([(item["p"], item["s"]) for item in page])
-    dynamo.transact([dynamo.update(keys.head, "REMOVE o", "attribute_exists(p)")], new_id())
+        _write_fenced(dynamo, dynamo.check(keys.head, is_building, i=head.incarnation), writes)
+        raw = counts.encoded()
+        change, counted = ("SET n = :n REMOVE b", {"n": raw}) if raw is not None else ("REMOVE b, n", {})
+        dynamo.transact([dynamo.update(keys.head, change, is_building, i=head.incarnation, **counted)], new_id())
+    if "o" in marks:
+        for partition in keys.first_layout:
+            for page in dynamo.pages(partition, keys_only=True):
+                dynamo.delete_all([(item["p"], item["s"]) for item in page])
+        dynamo.transact([dynamo.update(keys.head, "REMOVE o", "attribute_exists(p)")], new_id())
+
+
+def _take_for_layout(dynamo: DynamoClient, key: Key, head: LogHead) -> None:
+    is_older = "i = :i AND attribute_not_exists(x) AND "
+    marks: Item = {"v": LAYOUT, "b": 1}
+    if head.layout == 1:
+        is_older, marks = is_older + "attribute_not_exists(v)", {**marks, "o": 1, **TAKEN}
+    else:
+        is_older, marks = is_older + "v = :older", {**marks, "older": head.layout}
+    change = "SET " + ", ".join(f"{name} = :{name}" for name in marks if name != "older")
+    dynamo.transact([dynamo.update(key, change, is_older, i=head.incarnation, **marks)], new_id())
 
 
 def _readable(store: DynamoStore, keys: Keys, table: str, item: Item, found: TenantItems) -> StoredRecord:

@@ -17,6 +17,7 @@ _KINDS = {
     "r": "records",
     "p": "parts",
     "i": "index",
+    "c": "counts",
     "u": "unique keys",
     "l": "log",
     "x": "staged writes",

@@ -16,48 +16,45 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from typing import Any, TypeVar
 
-from recollect.adapters.records.common.checks import check_query
 from recollect.adapters.records.common.codec import Codec
 from recollect.adapters.records.common.in_python_queries import (
     LIVING,
     fits,
-    in_order,
-    is_beyond,
     leading_to,
     once,
 )
 from recollect.adapters.records.dynamodb import codec as items_of
-from recollect.adapters.records.dynamodb.client import KEYS_AT_ONCE, pauses
+from recollect.adapters.records.dynamodb.client import pauses
 from recollect.adapters.records.dynamodb.codec import Item, StoredRecord
-from recollect.adapters.records.dynamodb.facts import Known, known_by_facts
+from recollect.adapters.records.dynamodb.facts import Known, fact_fields, known_by_facts, partial_record
 from recollect.adapters.records.dynamodb.keys import (
-    LONGEST_WORD,
     SEPARATOR,
     Key,
     Keys,
+    entry_fields,
     guarding,
     index_word,
-    indexed_fields,
-    is_moment,
-    shortened,
 )
 from recollect.adapters.records.dynamodb.log import LogHead, TenantLog
-from recollect.adapters.records.dynamodb.lookups import is_gettable, single_values, values_of
+from recollect.adapters.records.dynamodb.lookups import fields_of, is_gettable, lookups_of, values_of
+from recollect.adapters.records.dynamodb.spans import COVERING, LAST, spans_of
 from recollect.adapters.records.dynamodb.walks import EntryWalk, Name, RecordWalk
 from recollect.domain.record import RECORDS, Record
 from recollect.errors import DamagedData, RecollectError, StoreBusy
-from recollect.ports.query import Compare, Filter, IsNull, Linked, OneOf, Query
+from recollect.ports.query import Filter, Linked, OneOf, Query
 
 R = TypeVar("R", bound=Record)
 T = TypeVar("T")
 MOST_PATCHES = 300
 MOST_LOOKUPS = 64  # asked for side by side; more values than this are read as one range of entries
 MOST_LINKED = 2000
-LAST = "\U0010ffff"
+MANY = 100
+READ_TOGETHER = 6  # records of a few hundred bytes in a page, for the unit that one takes alone
 
 Path = tuple[str, str, str]
 """A table, a field and a value: what an index entry is found by."""
@@ -103,7 +100,10 @@ class TenantView:
         head = self._tenant.head()
         before, self.head = self.head, head
         if head.is_at(before):
-            return head.raw_counts == before.raw_counts  # a touch may have changed what is counted
+            is_same = (head.raw_counts, head.touches) == (before.raw_counts, before.touches)
+            if not is_same:
+                self._forget()  # touches moved entries or counts, and no log tells which
+            return is_same
         self._sharing.clear()
         changed = list(islice(self._tenant.log_after(before.seq), MOST_PATCHES + 1))
         if head.incarnation != before.incarnation or len(changed) > MOST_PATCHES:
@@ -204,14 +204,6 @@ class TenantView:
         """The ids of records that the view's owner changed but did not commit; a view that only reads has none."""
         return ()
 
-    def matching(self, query: Query[R]) -> list[R]:
-        check_query(query)
-        if query.limit and query.ordering()[0].field == "id":
-            page = self._in_order_of_id(query)
-            if page is not None:
-                return page
-        return in_order(self.passing(query), query)
-
     def _known(self, record: type[Record], id: str) -> Known | None:
         return known_by_facts(record, self._facts.get((record.shape.table, id)))
 
@@ -233,17 +225,72 @@ class TenantView:
         """The values that a Linked filter finds something for; only those that matter where only a few records do."""
         wanted = {getattr(one, given.by) for one in few} - {None} if few is not None else None
         more = () if wanted is None else (OneOf(given.field, tuple(sorted(wanted))),)
-        return {getattr(link, given.field) for link in self.passing(leading_to(given, *more))}
+        query = leading_to(given, *more)
+        ids = self._named(query.record, query.where, query.deleted)
+        if ids is None:
+            ids = self.covered(query, given.field)
+        if ids is None:
+            return {getattr(link, given.field) for link in self.passing(query)}
+        by_facts, unclear = self._judged(query, ids)
+        values = {getattr(one, given.field) for one in by_facts if hasattr(one, given.field)}
+        unclear += [one.id for one in by_facts if not hasattr(one, given.field)]
+        return values | {
+            getattr(link, given.field) for link in self._filtered(query, self._records(query.record, unclear))
+        }
+
+    def _judged(self, query: Query[R], ids: Collection[str]) -> tuple[list[R], list[str]]:
+        """Of these candidates and what changed since they were found: those that pass, with their facts and id alone,
+        and the ids of those that have to be read."""
+        table = query.record.shape.table
+        newer = {*self._moved.get(table, ()), *self.written(table)}
+        linked = once(partial(self._linked, None))
+        passing: list[R] = []
+        unclear = list(newer)
+        for id in dict.fromkeys(ids):
+            if id in newer:
+                continue
+            known = self._known(query.record, id)
+            verdict = self._verdict(query, id, known, linked) if known is not None else None
+            if verdict is None:
+                unclear.append(id)
+            elif verdict and known is not None:
+                passing.append(partial_record(query.record, {**known.known.__dict__, "id": id}))
+        return passing, unclear
+
+    def _verdict(
+        self, query: Query[R], id: str, known: Known, linked: Callable[[Linked], Collection[str]]
+    ) -> bool | None:
+        """As `verdict_on`; Linked filters are asked for only where the others leave it open."""
+        links = [one for one in query.where if isinstance(one, Linked) and (one.by == "id" or one.by in known.names)]
+        rest = replace(query, where=tuple(one for one in query.where if one not in links)) if links else query
+        verdict = verdict_on(known, rest)
+        if verdict is False:
+            return False
+        for one in links:
+            value = id if one.by == "id" else getattr(known.known, one.by)
+            if (value in linked(one)) != one.wanted:
+                return False
+        return verdict
 
     def _candidates(self, query: Query[R]) -> list[R] | None:
         """A few records among which all that pass must be; None when only reading all will do."""
-        ids = self._named(query.record, query.where)
+        ids = self._named(query.record, query.where, query.deleted)
         if ids is None:
             return None
         table = query.record.shape.table
         newer = {*self._moved.get(table, ()), *self.written(table)}
         hopeful = [id for id in ids if id in newer or self._may_pass(query, id)]
+        is_by_id = any(values_of(one, "id") is not None for one in query.where)
+        if not is_by_id and self._are_most(query.record, len(hopeful)):
+            return None
         return self._records(query.record, dict.fromkeys([*hopeful, *newer]))
+
+    def _are_most(self, record: type[Record], count: int) -> bool:
+        """Whether reading all is cheaper than reading these: a page has some six for the price of one."""
+        if count < MANY:
+            return False
+        counts = self.head.counts()
+        return counts is not None and READ_TOGETHER * count > sum(counts.of(record).values())
 
     def _may_pass(self, query: Query[Record], id: str) -> bool:
         known = self._known(query.record, id)
@@ -256,27 +303,42 @@ class TenantView:
         found = (self.record(*name) for name in names)
         return [one for one in found if isinstance(one, record)]
 
-    def _named(self, record: type[Record], where: Sequence[Filter]) -> Collection[str] | None:
+    def _named(self, record: type[Record], where: Sequence[Filter], deleted: str) -> Collection[str] | None:
+        """The ids of all that may pass, where something leads to them."""
+        way = self._way(record, where, deleted)
+        return way() if way is not None else None
+
+    def _way(
+        self, record: type[Record], where: Sequence[Filter], deleted: str
+    ) -> Callable[[], Collection[str] | None] | None:
+        """What leads to those that may pass, not gone yet: the first that applies."""
         by_id = [values for one in where if (values := values_of(one, "id")) is not None]
         if by_id:
-            return set.intersection(*map(set, by_id))
-        table, fields = record.shape.table, indexed_fields(record)
-        lookups = [
-            (field, values) for one in where for field in fields if (values := values_of(one, field)) is not None
-        ]
+            return lambda: set.intersection(*map(set, by_id))
+        table = record.shape.table
+        lookups = lookups_of(record, where)
         if lookups:
-            return self._looked_up(table, *min(lookups, key=lambda pair: len(pair[1])))
+            return partial(self._looked_up, table, *min(lookups, key=lambda pair: len(pair[1])))
+        if deleted == "only" and "is_deleted" in entry_fields(record):
+            return partial(self._in_span, table, "is_deleted", "", LAST)
         for one in where:
             if isinstance(one, Linked) and one.wanted and one.by == "id":
-                ids = self._linked(None, one)
-                return ids if len(ids) <= MOST_LINKED else None
-        moments = [field for field in fields if is_moment(record, field)]
-        for one in where:
-            if isinstance(one, Compare) and one.field in moments and one.operator != "!=":
-                return self._in_range(table, one)
-            if isinstance(one, IsNull) and one.field in moments and not one.wanted:
-                return self._in_span(table, one.field, "", LAST)
-        return None
+                return partial(self._linked_ids, one)
+        found = next(spans_of(record, where), None)
+        return partial(self._in_span, table, found.field, found.low, found.high) if found is not None else None
+
+    def _linked_ids(self, given: Linked) -> Collection[str] | None:
+        ids = self._linked(None, given)
+        return ids if len(ids) <= MOST_LINKED else None
+
+    def covered(self, query: Query[Record], *more: str) -> list[str] | None:
+        """The ids of all records of a type with their facts, where there is an entry for each, and facts tell all that
+        is asked of them: the filters, and these fields more."""
+        field = COVERING.get(query.record.shape.table)
+        told = {*fact_fields(query.record), "id"}
+        if field is None or not {*fields_of(query.where), *more} <= told:
+            return None
+        return self._in_span(query.record.shape.table, field, "", LAST)
 
     def _looked_up(self, table: str, field: str, values: Collection[str]) -> list[str]:
         unknown = [(table, field, value) for value in values if (table, field, value) not in self._found]
@@ -318,11 +380,19 @@ class TenantView:
 
     def holders_of(self, keys: Collection[Key]) -> dict[Key, set[str]]:
         """Who is named by guards and by entries that several share, as they are now."""
+        return {key: set(filter(None, text.split(SEPARATOR))) for key, text in self.texts_at(keys).items()}
+
+    def texts_at(self, keys: Collection[Key]) -> dict[Key, str]:
+        """What guards, tallies and entries that several share say, as they are now; nothing where there is none."""
         unread = [key for key in keys if key not in self._sharing]
         if unread:
             read = self._tenant.dynamo.get(unread)
             self._sharing |= {key: read[key]["d"] if key in read else "" for key in unread}
-        return {key: set(filter(None, self._sharing[key].split(SEPARATOR))) for key in keys}
+        return {key: self._sharing[key] for key in keys}
+
+    def forget_shared(self) -> None:
+        """What `texts_at` has read may have changed, though the head did not move."""
+        self._sharing.clear()
 
     def _holder_keys(self, table: str, field: str, value: str) -> list[Key]:
         """The items that say who has a value, in whichever form it is stored."""
@@ -366,21 +436,17 @@ class TenantView:
         return self._entries_between(partition, words[0], words[-1] + LAST)
 
     def _entries_between(self, partition: str, low: str, high: str) -> list[Item]:
+        if low > high:  # filters that leave nothing
+            return []
         condition = "s BETWEEN :a AND :b" if low else "s <= :b"
         return self._tenant.dynamo.query(partition, condition, {":b": high, **({":a": low} if low else {})})
-
-    def _in_range(self, table: str, given: Compare) -> list[str] | None:
-        if given.value is None:
-            return []
-        mark = index_word(given.value)
-        low, high = (mark, LAST) if given.operator in (">", ">=") else ("", mark + LAST)
-        return self._in_span(table, given.field, mark if given.operator == "=" else low, high)
 
     def _in_span(self, table: str, field: str, low: str, high: str) -> list[str]:
         path = (table, field, low, high)
         if path not in self._found:
-            (partition,) = self.keys.indexes(table, field)  # those of a moment are in one place
-            self._found[path] = self._ids_of(table, self._entries_between(partition, low, high))
+            spans = [(partition, low, high) for partition in self.keys.indexes(table, field)]
+            read = self._tenant.dynamo.at_once(lambda span: self._entries_between(*span), spans)
+            self._found[path] = [id for entries in read for id in self._ids_of(table, entries)]
         return self._found[path]
 
     # -- all records of a type ---------------------------------------------------------------------------------------
@@ -391,71 +457,6 @@ class TenantView:
     def everything(self, table: str) -> Iterator[StoredRecord]:
         """All that is stored of a type and not gone, each with its seq; of no one moment."""
         return iter(self._scan(table, True, None))
-
-    def _in_order_of_id(self, query: Query[R]) -> list[R] | None:
-        """One page without reading the rest; None if ids are so long that their keys are not in order."""
-        down, start = query.ordering()[0].descending, query.start()
-        walk = self._walk_of_entries(query, down, start[0] if start else None)
-        ids = walk.ids() if walk is not None else self._named(query.record, query.where)
-        if ids is not None:
-            page = self._page_of(query, self._in_turn(query, ids if walk is not None else sorted(ids, reverse=down)))
-            return None if walk is not None and walk.has_shortened else page
-        scan = self._scan(query.record.shape.table, not down, start[0] if start else None, query.limit)
-        wanted, page = LIVING[query.deleted], []
-        linked = once(partial(self._linked, None))
-        for record in self._walk(query.record, scan, down=down):
-            if start is not None and not is_beyond(record, query, start):
-                continue
-            if record.is_deleted in wanted and all(fits(record, one, linked) for one in query.where):
-                page.append(record)
-                if len(page) == query.limit:
-                    break
-        return None if scan.has_shortened else page
-
-    def _page_of(self, query: Query[R], ids: Iterator[str]) -> list[R]:
-        """As many of these as pass and are asked for, read a few at a time."""
-        page: list[R] = []
-        limit, start = query.limit or 0, query.start()
-        size = limit
-        while len(page) < limit:
-            some = list(islice(ids, max(size, limit - len(page))))
-            if not some:
-                break
-            read = self._records(query.record, some)
-            beyond = read if start is None else [one for one in read if is_beyond(one, query, start)]
-            page += self._filtered(query, beyond)
-            size = min(2 * size, KEYS_AT_ONCE)
-        return page[:limit]
-
-    def _in_turn(self, query: Query[Record], ids: Iterable[str]) -> Iterator[str]:
-        """The ids of all that may pass, in order, with what changed since they were found."""
-        down, table = query.ordering()[0].descending, query.record.shape.table
-        newer = {*self._moved.get(table, ()), *self.written(table)}
-        older = (id for id in ids if id not in newer and self._may_pass(query, id))
-        return iter(heapq.merge(older, sorted(newer, reverse=down), reverse=down))
-
-    def _walk_of_entries(self, query: Query[R], down: bool, start: str | None) -> EntryWalk | None:
-        """Along the entries of the one value that a filter names; None if none does."""
-        table, named = query.record.shape.table, single_values(query)
-        if not named or any(values_of(one, "id") is not None for one in query.where):
-            return None
-        if start and shortened(start, LONGEST_WORD) != start:
-            return None
-        field, value = named[0]
-        words = self._words(table, field, [value])
-        if is_gettable(table, field) or len(words) != 1 or (table, field, value) in self._found:
-            return None
-        path = (table, field, value, down, start)
-        if path not in self._walks:
-            span = (words[0] + start, words[0] + LAST) if start else (words[0], words[0] + LAST)
-            if start and down:
-                span = words[0], words[0] + start
-            pages = self._tenant.dynamo.merged_pages(
-                self.keys.indexes(table, field, words[0]), "s BETWEEN :a AND :b", {":a": span[0], ":b": span[1]},
-                forward=not down, first=(query.limit or 0) + 1,
-            )  # fmt: skip
-            self._walks[path] = EntryWalk(pages, partial(self._ids_of, table))
-        return self._walks[path]
 
     def _scan(self, table: str, forward: bool, start: str | None, limit: int | None = None) -> RecordWalk:
         path = (table, forward, start)

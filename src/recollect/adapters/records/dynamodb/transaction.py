@@ -19,13 +19,15 @@ from recollect.adapters.records.common.checks import check_filters
 from recollect.adapters.records.common.record_tables import RecordTables
 from recollect.adapters.records.common.transaction import Transaction, referrers
 from recollect.adapters.records.dynamodb import codec as items_of
+from recollect.adapters.records.dynamodb import tallies
 from recollect.adapters.records.dynamodb.client import TransactionCancelled, TransactionContended
 from recollect.adapters.records.dynamodb.codec import Item, StoredRecord
 from recollect.adapters.records.dynamodb.facts import facts_of, group_of
-from recollect.adapters.records.dynamodb.keys import SEPARATOR, TENANTS, Key, Keys, indexed_fields
+from recollect.adapters.records.dynamodb.keys import SEPARATOR, TENANTS, Key, Keys, in_orders, indexed_fields
 from recollect.adapters.records.dynamodb.log import ENDING, MOST_BYTES, MOST_WRITES, Change, size_of
-from recollect.adapters.records.dynamodb.lookups import values_of
-from recollect.adapters.records.dynamodb.tenant_view import Path, TenantView
+from recollect.adapters.records.dynamodb.lookups import lookups_of
+from recollect.adapters.records.dynamodb.paging import PagingView
+from recollect.adapters.records.dynamodb.tenant_view import Path
 from recollect.adapters.records.dynamodb.walks import Name
 from recollect.domain.record import RECORDS, Record, Unique, new_id
 from recollect.domain.tenancy import Organization
@@ -47,7 +49,7 @@ class TooMuchTogether(Exception):
         self.share = share
 
 
-class TransactionPlan(TenantView, RecordTables):
+class TransactionPlan(PagingView, RecordTables):
     """A view on which the steps leave what they do: the tables of one transaction, or of several that go together."""
 
     def begin(self, steps: Sequence[Step]) -> None:
@@ -121,6 +123,7 @@ class TransactionPlan(TenantView, RecordTables):
         """All that the steps name, in one request where it can be: who writes next waits for it."""
         names: list[Name] = []
         guards: list[Key] = []
+        counted: list[Key] = []
         for step in steps:
             if isinstance(step, Insert | Update | Put):
                 record = step.record
@@ -129,10 +132,11 @@ class TransactionPlan(TenantView, RecordTables):
                 names += [(one.to, id) for field, one in refers if (id := record.refers(field)) is not None]
                 if record.organization_id == self._tenant.id:
                     guards += self.keys.unique(record)
+                    counted += [key for key, _ in tallies.counted_in(self.keys, record) if isinstance(step, Insert)]
             elif isinstance(step, Delete | Touch | Require):
                 names.append((step.record.shape.table, step.id))
         paths = list(dict.fromkeys(_paths(steps)))
-        self.fetch_together(names, [*guards, *self.holder_keys(paths)])
+        self.fetch_together(names, [*guards, *self.holder_keys(paths), *counted])
         self.look_up(paths)
         self.fetch(names)
         self._holders.update({guard: self.holder(guard) for guard in guards})
@@ -167,7 +171,7 @@ class TransactionPlan(TenantView, RecordTables):
     def _commit_at_once(self, writes: list[_Write], token: str) -> int | None:
         dynamo = self._tenant.dynamo
         made = [
-            dynamo.delete(key) if item is None else dynamo.put(item, condition, **values)
+            dynamo.delete(key, condition, **values) if item is None else dynamo.put(item, condition, **values)
             for key, item, condition, values in writes
         ]
         head = self._head_write()
@@ -175,10 +179,11 @@ class TransactionPlan(TenantView, RecordTables):
             dynamo.transact([*head, *made], token)
         except TransactionCancelled as failed:
             if self._seqs and 0 in failed.places and self._tenant.was_committed(self.seq, token):
-                return self._done()
+                return self._done(head)
             touched = {self.keys.record(*name): name for name in self._new}
             places = [place - len(head) for place in failed.places if place >= len(head)]
             self.refresh([touched[writes[place][0]] for place in places if writes[place][0] in touched])
+            self.forget_shared()
             self.is_still()
             return None
         except TransactionContended:
@@ -186,9 +191,9 @@ class TransactionPlan(TenantView, RecordTables):
             return None
         except Unavailable:
             if self._seqs and self._tenant.was_committed(self.seq, token):
-                return self._done()
+                return self._done(head)
             raise
-        return self._done()
+        return self._done(head)
 
     def _commit_staged(self, writes: list[_Write], token: str) -> int | None:
         tenant = self._tenant
@@ -239,21 +244,28 @@ class TransactionPlan(TenantView, RecordTables):
             self._tenant.learn(None)
         return self.seq
 
-    def _done(self) -> int:
+    def _done(self, head: list[Item]) -> int:
         if self._seqs:
             known = replace(self.head, seq=self.seq, raw_counts=self._counts)
             self._tenant.learn(known if self.head.incarnation else None)
-        elif self._counts != self.head.raw_counts:
+        elif head:
             self._tenant.learn(None)
         return self.seq if self._seqs else 0
 
     def _head_write(self) -> list[Item]:
-        """A touch leaves the head alone, unless it changes what is counted."""
+        """A touch leaves the head alone, unless it changes what is counted, or an order that others read along."""
         if self._seqs:
             return [self._tenant.moved(self.head, self.seq, self._counts)]
-        if self._counts is not None and self._counts != self.head.raw_counts:
+        if self._counts != self.head.raw_counts or self._moves_in_order():
             return [self._tenant.recounted(self.head, self._counts)]
         return []
+
+    def _moves_in_order(self) -> bool:
+        """Whether an entry comes or goes that lists are read along, or a tally changes."""
+        pairs = [(old.record if (old := self.stored(*name)) else None, new) for name, new in self._new.items()]
+        if tallies.changes(self.keys, pairs):
+            return True
+        return any(old and new and in_orders(old) != in_orders(new) for old, new in pairs)
 
     def _counted(self) -> bytes | None:
         """What the head counts after this; None if that is not known."""
@@ -262,7 +274,8 @@ class TransactionPlan(TenantView, RecordTables):
             return None
         before = {name: old.record if (old := self.stored(*name)) else None for name in self._new}
         moves = [(before[name], record) for name, record in self._new.items()]
-        if all(old and new and group_of(old) == group_of(new) for old, new in moves):
+        groups = [tuple(one and group_of(one) for one in move) for move in moves]
+        if all(old and old == new for old, new in groups):
             return self.head.raw_counts
         return counts.changed(moves).encoded()
 
@@ -290,6 +303,7 @@ class TransactionPlan(TenantView, RecordTables):
                 free = "attribute_not_exists(p)" if key not in before else None
                 writes.append((key, {"p": key[0], "s": key[1], **made}, free, {}))
         writes += self._gathered_writes(set(left), set(joined))
+        writes += self._tally_writes()
         for item in items_of.log_items(self.keys, self._changes(), token):
             writes.append(((item["p"], item["s"]), item, None, {}))
         return writes
@@ -311,6 +325,18 @@ class TransactionPlan(TenantView, RecordTables):
             (key, {"p": key[0], "s": key[1], "d": SEPARATOR.join(sorted(ids))} if ids else None, None, {})
             for key, ids in holders.items()
         ]
+
+    def _tally_writes(self) -> list[_Write]:
+        """Each only if it still is what was read: a touch may change one and leave the head alone."""
+        before = {name: old.record if (old := self.stored(*name)) else None for name in self._new}
+        changed = tallies.changes(self.keys, ((before[name], record) for name, record in self._new.items()))
+        writes: list[_Write] = []
+        for key, text in self.texts_at(changed).items():
+            made = tallies.changed_text(self.keys, key, text, changed[key])
+            item = {"p": key[0], "s": key[1], "d": made} if made else None
+            condition, values = ("d = :was", {"was": text}) if text else ("attribute_not_exists(p)", {})
+            writes.append((key, item, condition, values))
+        return writes
 
     def _record_writes(self, name: Name, old: StoredRecord | None, record: Record | None) -> list[_Write]:
         keys, (table, id) = self.keys, name
@@ -355,11 +381,11 @@ def _paths(steps: Sequence[Step]) -> Iterator[Path]:
                 check_filters(step.record, step.where)
             except InvalidInput:
                 continue  # it is refused when its turn comes: one of those before may fail for another reason
-            for field in indexed_fields(step.record):
-                named = [values for one in step.where if (values := values_of(one, field)) is not None]
-                if named and len(named[0]) <= FEW:
-                    yield from ((step.record.shape.table, field, value) for value in named[0])
-                    break
+            named = dict(reversed(lookups_of(step.record, step.where)))
+            field = next(
+                (one for one in indexed_fields(step.record) if len(named.get(one, ())) in range(1, FEW + 1)), ""
+            )
+            yield from ((step.record.shape.table, field, value) for value in named.get(field, ()))
 
 
 _Write = tuple[Key, Item | None, str | None, Item]

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from recollect.adapters.records.common.codec import Codec
 from recollect.adapters.records.dynamodb.client import pauses
-from recollect.adapters.records.dynamodb.keys import indexed_fields
+from recollect.adapters.records.dynamodb.keys import HOURS, RARE, TALLIED, entry_fields
 from recollect.adapters.records.dynamodb.log import MOST_WRITES, TenantLog
 from recollect.adapters.records.dynamodb.transaction import TooMuchTogether, TransactionPlan
 from recollect.domain.record import Record
@@ -137,6 +137,8 @@ def _shortened(tenant: TenantLog, group: list[WaitingWrite], share: float) -> li
 
 
 def _items_of(record: Record) -> int:
-    """The record, its entries and its guards."""
-    filled = (name for name in indexed_fields(type(record)) if getattr(record, name) is not None)
-    return 1 + len(record.shape.unique) + sum(1 for _ in filled)
+    """The record, its entries, its guards and what counts it."""
+    kind, table = type(record), record.shape.table
+    filled = sum(getattr(record, name) not in (None, RARE.get((table, name))) for name in entry_fields(kind))
+    counted = sum(getattr(record, name) is not None for name in TALLIED.get(table, ())) + (table in HOURS)
+    return 1 + len(record.shape.unique) + filled + counted

@@ -9,6 +9,7 @@ from recollect.adapters.records.dynamodb import codec as items_of
 from recollect.adapters.records.dynamodb.client import DynamoClient
 from recollect.adapters.records.dynamodb.codec import Item, StoredRecord
 from recollect.adapters.records.dynamodb.keys import SEPARATOR
+from recollect.adapters.records.dynamodb.spans import PLAIN_BYTES, has_controls
 
 if TYPE_CHECKING:
     from recollect.adapters.records.dynamodb.tenant_view import TenantView
@@ -58,22 +59,34 @@ class RecordWalk:
 
 
 class EntryWalk:
-    """The ids that the index entries of one value lead to, page by page; what was read is kept for the next time."""
+    """The ids that index entries lead to, page by page; what was read is kept for the next time."""
 
     def __init__(self, pages: Iterator[list[Item]], ids_of: Callable[[list[Item]], list[str]]) -> None:
         self._pages = pages
         self._ids_of = ids_of
-        self._read: list[str] = []
+        self.read: list[str] = []
         self.has_shortened = False
+        """Whether the sort keys are not in the order of ids, or of texts."""
 
     def ids(self) -> Iterator[str]:
         place = 0
         while True:
-            while place < len(self._read):
-                yield self._read[place]
+            while place < len(self.read):
+                yield self.read[place]
                 place += 1
-            page = next(self._pages, None)
-            if page is None:
+            if not self.go_on():
                 return
-            self._read += self._ids_of(page)
-            self.has_shortened |= any(entry["s"].rpartition(SEPARATOR)[2] != entry["d"] for entry in page)
+
+    def go_on(self) -> bool:
+        """Read one page more, if there is one."""
+        page = next(self._pages, None)
+        if page is None:
+            return False
+        self.read += self._ids_of(page)
+        self.has_shortened |= any(_is_unsure(entry) for entry in page)
+        return True
+
+
+def _is_unsure(entry: Item) -> bool:
+    word, _, id = entry["s"].rpartition(SEPARATOR)
+    return bool(id != entry["d"] or len(word.encode()) > PLAIN_BYTES or has_controls(word))
