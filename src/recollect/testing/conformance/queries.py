@@ -358,6 +358,13 @@ class QueryRules:
         tagged = Linked(Memory, "user_id", (Linked(Tag, "memory_id", (equal("tag", "sea"),)),))
         assert ids(store, acme, Query(User, (tagged,))) == ["eve"]
 
+    def test_links_that_are_empty_lead_nowhere(self, store: RecordStore, acme: Scope) -> None:
+        stored(store, acme, user(acme), user(acme, "eve"), memory(acme, "a", user_id="eve"), memory(acme, "b"))
+        for wanted, expected in ((True, "eve"), (False, "ann")):
+            query = Query(User, (Linked(Memory, "user_id", wanted=wanted),), limit=1)
+            assert ids(store, acme, query) == [expected]
+            assert store.count(acme, query) == 1
+
     def test_linked_by_a_field_asks_for_what_the_record_refers_to(self, store: RecordStore, acme: Scope) -> None:
         stored(store, acme, user(acme), user(acme, "eve"), memory(acme, "c"))
         stored(store, acme, memory(acme, "a", user_id="ann"), memory(acme, "b", user_id="eve", is_deleted=True))

@@ -230,13 +230,12 @@ class TenantView:
         if ids is None:
             ids = self.covered(query, given.field)
         if ids is None:
-            return {getattr(link, given.field) for link in self.passing(query)}
+            return {getattr(link, given.field) for link in self.passing(query)} - {None}  # a link may be empty
         by_facts, unclear = self._judged(query, ids)
         values = {getattr(one, given.field) for one in by_facts if hasattr(one, given.field)}
         unclear += [one.id for one in by_facts if not hasattr(one, given.field)]
-        return values | {
-            getattr(link, given.field) for link in self._filtered(query, self._records(query.record, unclear))
-        }
+        read = self._filtered(query, self._records(query.record, unclear))
+        return (values | {getattr(link, given.field) for link in read}) - {None}
 
     def _judged(self, query: Query[R], ids: Collection[str]) -> tuple[list[R], list[str]]:
         """Of these candidates and what changed since they were found: those that pass, with their facts and id alone,
