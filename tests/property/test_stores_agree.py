@@ -84,7 +84,7 @@ POOLS: dict[type[Record], dict[str, tuple[Any, ...]]] = {
         "author": (None, None, "", "cat", "moon"),
         "kind": ("fact", "event"),
         "status": ("hypothesis", "verified"),
-        "priority": (1, 2, 3, 4),
+        "priority": (1, 2, 5, 9),  # DynamoDB has no entry for the usual one
         "score": (None, None, -1.5, 0.0, 1e300),
         "occurred_at": MOMENTS,
         "metadata": JSON,
