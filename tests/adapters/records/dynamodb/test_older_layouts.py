@@ -20,6 +20,7 @@ import pytest
 
 from dynamodb_meter import Meter
 from dynamodb_server import dynamodb
+from recollect.adapters.records.common.migrations import migrations
 from recollect.adapters.records.dynamodb.client import TransactionCancelled, plain
 from recollect.adapters.records.dynamodb.codec import Item
 from recollect.adapters.records.dynamodb.keys import SCHEMA, SEPARATOR
@@ -72,7 +73,8 @@ def in_first_layout(items: Iterable[Item]) -> list[Item]:
 
 
 def table_of(items: Iterable[Item]) -> str:
-    """A table with these items, and no program that has opened it yet."""
+    """A table with these items, and no program that has opened it yet; migrations that came later are noted as done, so
+    that nothing but the layout is behind."""
     address = dynamodb().new_store()
     keys = [{"AttributeName": name, "KeyType": kind} for name, kind in (("p", "HASH"), ("s", "RANGE"))]
     kinds = [{"AttributeName": name, "AttributeType": "S"} for name in "ps"]
@@ -82,6 +84,8 @@ def table_of(items: Iterable[Item]) -> str:
     with closing(DynamoStore(dynamodb().new_store())) as writer:
         writer.dynamo.table = table
         writer.dynamo.put_all(items)
+        done = ({"p": SCHEMA, "s": f"{one.number:04d}", "c": one.checksum, "n": one.name} for one in migrations())
+        writer.dynamo.put_all(done)
     return address
 
 
