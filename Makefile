@@ -56,7 +56,7 @@ serve: $(SERVE_READY)  ## set up, then start API, console and MCP on loopback: m
 test: $(TEST_READY) $(EMULATOR_READY) $(MCP_PEERS_READY) $(AXE_READY) $(FRAMEWORKS_READY) lint browser pooler mariadb  ## set up, then run everything
 	@said=$$(mktemp); $(BIN)/mypy >"$$said" 2>&1 & mypy=$$!; \
 	trap 'kill $$mypy 2>/dev/null; rm -f "$$said"' EXIT; trap 'exit 130' INT TERM; \
-	$(BIN)/python -m pytest -n 4 --dist loadgroup; tests=$$?; \
+	$(BIN)/python -m pytest --workers 4; tests=$$?; \
 	wait $$mypy; types=$$?; cat "$$said"; \
 	[ $$tests -ne 0 ] || tests=$$types; exit $$tests
 
@@ -90,7 +90,7 @@ browser pooler mariadb:
 soak: $(TEST_READY) $(EMULATOR_READY) $(MCP_PEERS_READY) $(AXE_READY) $(FRAMEWORKS_READY) browser pooler mariadb  ## all tests at their whole bars; takes long
 	@seed=$${RECOLLECT_SEED:-$$($(BIN)/python -c 'import secrets; print(secrets.randbits(32))')}; \
 	echo "RECOLLECT_SEED=$$seed (the same again: make soak RECOLLECT_SEED=$$seed)"; \
-	RECOLLECT_SOAK=1 RECOLLECT_SEED=$$seed $(BIN)/python -m pytest -n 3 --dist loadgroup -p no:cacheprovider --timeout 7200
+	RECOLLECT_SOAK=1 RECOLLECT_SEED=$$seed $(BIN)/python -m pytest --workers 3 -p no:cacheprovider --timeout 7200
 
 lint: $(TEST_READY)  ## ruff: rules and format
 	@$(BIN)/ruff check .

@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from xdist.scheduler.loadgroup import LoadGroupScheduling
 
 import recollect
+from forked_workers import pytest_addoption as pytest_addoption
+from forked_workers import pytest_runtestloop as pytest_runtestloop
 from seeds import load_profile
 from soak_report import pytest_terminal_summary as pytest_terminal_summary
 
@@ -44,50 +45,6 @@ def mem(empty_store: Path, tmp_path: Path) -> Iterator[Any]:
     shutil.copy(empty_store, tmp_path)
     with recollect.open(tmp_path / "test.db", embedder="hash", citation_root=tmp_path) as opened:
         yield opened
-
-
-STORES = ("sqlite", "postgres", "duckdb", "dynamodb", "memory")
-
-
-class FileScheduling(LoadGroupScheduling):  # type: ignore[misc]  # the package has no types
-    """The tests of a file, or of one store in it, run in one of the processes: what they share is made once."""
-
-    def _split_scope(self, nodeid: str) -> str:
-        test = super()._split_scope(nodeid)
-        file, _, rest = test.partition("::")
-        _, _, given = rest.partition("[")
-        store = next((name for name in STORES if given.startswith(name)), "") if rest else ""
-        return f"{file} {store}".strip()
-
-
-# Few tests, each of which takes long and often waits for another program: begun first, or the run ends with one.
-LONG = (
-    "tests/integrations/test_frameworks.py",
-    "tests/browser",
-    "tests/crash",
-    "tests/bench",
-    "tests/interfaces/workers",
-    "tests/interfaces/mcp",
-    "tests/docs",
-    "tests/property",
-    "tests/security",
-    "tests/services",
-)
-
-
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if hasattr(config.option, "loadscopereorder"):
-        config.option.loadscopereorder = False  # would begin with the files that have the most tests
-    items.sort(key=_turn)
-
-
-def _turn(item: pytest.Item) -> int:
-    return next((turn for turn, path in enumerate(LONG) if item.nodeid.startswith(path)), len(LONG))
-
-
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FileScheduling:
-    return FileScheduling(config, log)
 
 
 SERVERS = {

@@ -37,7 +37,7 @@ def main(arguments: list[str]) -> int:
         return 2
     promise = known[int(arguments[0])]
     print(f"{promise.number}. {promise.words}")
-    return subprocess.call([sys.executable, "-m", "pytest", "-n", "2", "--dist", "loadgroup", *promise.tests], cwd=ROOT)
+    return subprocess.call([sys.executable, "-m", "pytest", "--workers", "2", *promise.tests], cwd=ROOT)
 
 
 if __name__ == "__main__":

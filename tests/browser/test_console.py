@@ -10,7 +10,7 @@ import pytest
 
 from seeds import some
 
-pytestmark = pytest.mark.xdist_group("browser")
+pytestmark = pytest.mark.together("browser")
 
 PAGES = (
     "",

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-pytestmark = pytest.mark.xdist_group("browser")
+pytestmark = pytest.mark.together("browser")
 
 CSV = "region,amount,day\n" + "".join(
     f"{('north', 'south', 'east')[n % 3]},{n},2025-0{1 + n % 9}-01\n" for n in range(300)

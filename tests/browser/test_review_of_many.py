@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-pytestmark = pytest.mark.xdist_group("browser")
+pytestmark = pytest.mark.together("browser")
 AXE = Path(__file__).parents[2] / ".node/axe/node_modules/axe-core/axe.min.js"
 
 

@@ -23,7 +23,7 @@ from postgres_server import Server
 from recollect.errors import Unavailable
 
 PROCESSES, THREADS = 4, 8
-pytestmark = pytest.mark.xdist_group("postgres crash")
+pytestmark = pytest.mark.together("postgres crash")
 
 
 @pytest.fixture(scope="module")

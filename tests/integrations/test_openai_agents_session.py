@@ -164,6 +164,6 @@ def test_tenants_never_meet(mem: Any) -> None:
 
 def test_what_is_not_json_is_refused(mem: Any) -> None:
     with pytest.raises(InvalidInput, match="not JSON"):
-        asyncio.run(RecollectSession(mem, "s").add_items([{"role": "user", "content": object()}]))  # type: ignore[misc, list-item]
+        asyncio.run(RecollectSession(mem, "s").add_items([{"role": "user", "content": object()}]))
     with pytest.raises(InvalidInput):
         asyncio.run(RecollectSession(mem, "nul\x00").add_items(ITEMS))

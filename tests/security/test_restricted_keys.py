@@ -32,7 +32,7 @@ from recollect.services.restrictions import OWNED, PARTS
 from recollect.settings import Settings
 from seeds import SOAK, some
 
-pytestmark = pytest.mark.xdist_group("restricted")
+pytestmark = pytest.mark.together("restricted")
 
 
 QUIET = {"upkeep_seconds": 1e6, "check_seconds": None}

@@ -19,7 +19,7 @@ from recollect.ports.records import Scope
 from recollect.services.admin.copy import content_hash
 from seeds import SOAK
 
-pytestmark = pytest.mark.xdist_group("tenants")  # who share the worlds, with the services before them
+pytestmark = pytest.mark.together("tenants")  # who share the worlds, with the services before them
 
 # Whose ids are always tried, beside the tables that an operation is about: in its first field that names a record, and
 # in the others. The rest of the tables take turns by operation and field; all are tried in a soak.

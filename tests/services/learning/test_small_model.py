@@ -38,7 +38,7 @@ def address() -> Iterator[str]:
         child.terminate()
 
 
-pytestmark = pytest.mark.xdist_group("small_model")
+pytestmark = pytest.mark.together("small_model")
 
 
 def test_a_real_model_answers_in_the_asked_shape(address: str) -> None:
