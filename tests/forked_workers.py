@@ -15,6 +15,7 @@ import gc
 import os
 import signal
 import sys
+import tempfile
 import traceback
 from collections import deque
 from collections.abc import Iterator
@@ -24,6 +25,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from _pytest.capture import FDCapture
 
 STORES = ("sqlite", "postgres", "duckdb", "dynamodb", "memory")
 # Few tests, each of which takes long and often waits for another program: begun first, or the run ends with one.
@@ -98,6 +100,7 @@ class Workers:
         self._started = 0
 
     def run(self, count: int) -> None:
+        self._session.config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]  # of which each has a part
         gc.collect()
         gc.freeze()  # what all of them share is not looked through by each, nor copied for it
         try:
@@ -202,17 +205,22 @@ def _settle(config: pytest.Config, channel: Connection, name: str) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     os.environ["PYTEST_XDIST_WORKER"] = name
     config.workerinput = {"workerid": name}  # type: ignore[attr-defined]  # to pytest: another process writes its caches
-    capture = config.pluginmanager.getplugin("capturemanager")
-    if capture is not None:
-        capture.stop_global_capturing()
-        capture.start_global_capturing()
-        capture.suspend_global_capture()
+    _part_output(config)
     terminal = config.pluginmanager.unregister(name="terminalreporter")
     config.pluginmanager.register(SimpleNamespace(_tw=terminal._tw), "terminalreporter")  # type: ignore[union-attr]
     config.pluginmanager.register(Telling(config, channel))
     folders = config._tmp_path_factory  # type: ignore[attr-defined]
     folders._basetemp = folders.getbasetemp() / name
     folders._basetemp.mkdir()
+
+
+def _part_output(config: pytest.Config) -> None:
+    """What tests print goes through a file, which is another one here: the object stays, libraries may have kept it."""
+    capturing = config.pluginmanager.getplugin("capturemanager")._global_capturing  # type: ignore[union-attr]
+    for stream in (capturing.out, capturing.err):
+        if isinstance(stream, FDCapture):
+            with tempfile.TemporaryFile(buffering=0) as own:
+                os.dup2(own.fileno(), stream.tmpfile.fileno(), inheritable=False)
 
 
 class Telling:

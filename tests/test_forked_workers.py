@@ -14,8 +14,9 @@ SAID = pathlib.Path(__file__).with_name("said")
 @pytest.fixture(scope="session")
 def made(): return os.getpid()
 
-def say(name, made):
+def say(name, made, kept=sys.stderr):
     print("from", name)
+    os.write(kept.fileno(), b"at all times")  # as a library may that is imported while the tests are collected
     assert made == os.getpid()
     with SAID.open("a") as said: said.write(f"{name} {os.getpid()}\\n")
 """
@@ -66,6 +67,7 @@ def test_each_runs_once_where_it_belongs_and_none_is_lost_with_its_process(tmp_p
     assert "ended with -9 while it ran test_d.py::test_d1" in ended.stdout
     assert "from c" in ended.stdout
     assert "from b" not in ended.stdout
+    assert ended.stdout.count("at all times") == 1, "of the one that failed"
 
 
 def test_a_run_stops_at_the_first_failure_where_asked(tmp_path: Path) -> None:

@@ -318,9 +318,9 @@ def test_an_object_with_too_many_keys_is_one_column(read: Read) -> None:
 
 
 def test_a_parquet_bomb_ends_at_its_limits(engine: DuckDBEngine, tmp_path: Path) -> None:
-    """A few kilobytes that say they hold billions of rows of a long text."""
+    """A few kilobytes that hold gigabytes of a long text."""
     path = tmp_path / "bomb.parquet"
-    duckdb.sql("SELECT repeat('x', 10000) AS a FROM range(3000000)").write_parquet(str(path), compression="zstd")
+    duckdb.sql("SELECT repeat('x', 10000) AS a FROM range(300000)").write_parquet(str(path), compression="zstd")
     assert path.stat().st_size < 2 << 20
     with pytest.raises(TooLarge):
         engine.query("SELECT list(a) FROM t", {"t": path}, limits=SMALL)

@@ -10,7 +10,7 @@ from seeds import SOAK, some
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Of a rule with many cases SQLite tries all, each other store a dozen; all of them in a soak.
+    """Of a rule with many cases SQLite tries all, each other store six; all of them in a soak.
 
     An encrypted SQLite file tries one: it is the same code, on other pages.
     """
@@ -23,6 +23,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     left_out: set[pytest.Item] = set()
     for (rule, store), those in cases.items():
         if store != "sqlite" and not SOAK:
-            left_out |= set(those) - set(some(1 if store == "sqlite encrypted" else 12, those, f"{rule} {store}"))
+            left_out |= set(those) - set(some(1 if store == "sqlite encrypted" else 6, those, f"{rule} {store}"))
     items[:] = [item for item in items if item not in left_out]
     config.hook.pytest_deselected(items=list(left_out))
