@@ -54,7 +54,7 @@ serve: $(SERVE_READY)  ## set up, then start API, console and MCP on loopback: m
 
 # Types are checked beside the tests, which leave the processor to others now and then; what they say comes at the end.
 test: $(TEST_READY) $(EMULATOR_READY) $(MCP_PEERS_READY) $(AXE_READY) $(FRAMEWORKS_READY) lint browser pooler mariadb  ## set up, then run everything
-	@said=$$(mktemp); $(BIN)/mypy >"$$said" 2>&1 & mypy=$$!; \
+	@said=$$(mktemp); nice $(BIN)/mypy >"$$said" 2>&1 & mypy=$$!; \
 	trap 'kill $$mypy 2>/dev/null; rm -f "$$said"' EXIT; trap 'exit 130' INT TERM; \
 	$(BIN)/python -m pytest --workers 4; tests=$$?; \
 	wait $$mypy; types=$$?; cat "$$said"; \

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,23 @@ BENCH = Path(__file__).resolve().parents[2] / "bench"
 LONG = 100_000.0
 
 
-@pytest.fixture
-def capacity(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.syspath_prepend(str(BENCH))
-    return importlib.import_module("capacity")
+@pytest.fixture(scope="module")
+def capacity() -> Iterator[Any]:
+    """With the search for the most that a machine serves made once for each load, since it takes seconds."""
+    found: dict[tuple[str, int], int] = {}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(BENCH))
+        module = importlib.import_module("capacity")
+        search = module.by_processor
+
+        def searched_once(load: Any, cores: int) -> int:
+            place = (repr(load), cores)
+            if place not in found:
+                found[place] = search(load, cores)
+            return found[place]
+
+        patch.setattr(module, "by_processor", searched_once)
+        yield module
 
 
 def load(capacity: Any, a_second: float, seconds: float) -> Any:

@@ -30,14 +30,27 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         pytest.skip(f"NOT RUN, there is no Chromium (Debian: apt-get install chromium): {item.nodeid}")
 
 
-@pytest.fixture(scope="module")
-def filled(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
-    from seed_console import PASSWORD, fill
+@pytest.fixture(scope="session")
+def once_filled(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
+    """Filling takes seconds: what was filled is kept, to begin with again."""
+    from seed_console import fill
 
-    folder = tmp_path_factory.mktemp("console")
+    folder, kept = tmp_path_factory.mktemp("console"), tmp_path_factory.mktemp("kept") / "console"
     with recollect.open(folder / "team.db", embedder="hash", citation_root=folder) as mem:
         ids = fill(mem, memories=80, notes=folder / "pool.yaml", hostile=True)
-    return SimpleNamespace(folder=folder, ids=ids, password=PASSWORD, enter=partial(_enter, password=PASSWORD))
+    shutil.copytree(folder, kept)
+    return SimpleNamespace(folder=folder, kept=kept, ids=ids)
+
+
+@pytest.fixture(scope="module")
+def filled(once_filled: SimpleNamespace) -> SimpleNamespace:
+    """As it was filled, for each file; at the same place, since what it holds names the place."""
+    from seed_console import PASSWORD
+
+    shutil.rmtree(once_filled.folder)
+    shutil.copytree(once_filled.kept, once_filled.folder)
+    enter = partial(_enter, password=PASSWORD)
+    return SimpleNamespace(folder=once_filled.folder, ids=once_filled.ids, password=PASSWORD, enter=enter)
 
 
 @pytest.fixture(scope="module")

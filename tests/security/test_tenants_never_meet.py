@@ -33,10 +33,10 @@ def probes(world: Any, operation: Operation) -> Iterator[tuple[Place, str, str]]
     """Where a foreign id is put, its table and the id."""
     first = next((place for place in places(operation) if place.names_a_record), None)
     for number, place in enumerate(places(operation)):
-        always, every = IN_TEXT, 48
+        always, every = IN_TEXT, 96
         if place.names_a_record:
             is_first = first is not None and place.label == first.label
-            always, every = (FIRST if is_first else FURTHER) | meant(operation, place), 20 if is_first else 40
+            always, every = (FIRST if is_first else FURTHER) | meant(operation, place), 40 if is_first else 80
         for turn, table in enumerate(sorted(world.foreign)):
             if SOAK or table in always or (number + turn + len(operation.name) + 1) % every == 0:
                 yield place, table, world.foreign[table]

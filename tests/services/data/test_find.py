@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,8 @@ import pytest
 
 import recollect
 from counting import store_calls
+from every_store import EMPTY_STORE, EVERY_STORE
+from recollect.app.data import EngineOnDemand
 from recollect.domain.sources import StoredObject, Table
 from recollect.errors import EmbedderFailed, IndexFailed, InvalidInput, NotFound
 from recollect.ports.models import Vectors
@@ -23,9 +25,20 @@ from seeds import SOAK
 from small_sources import add_source
 
 
-@pytest.fixture
-def shop(stored: Any) -> Any:
-    """Orders and customers, and two tables in other languages."""
+@pytest.fixture(scope="module", params=tuple(EVERY_STORE))
+def shop(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, shared_engine: Any) -> Iterator[Any]:
+    """Orders and customers, and two tables in other languages; for tests that only look."""
+    folder, given = tmp_path_factory.mktemp("shop"), {"embedder": "hash", "background": False}
+    address = EMPTY_STORE[request.param](folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(EngineOnDemand, "__call__", lambda self: shared_engine)
+        patch.setattr(EngineOnDemand, "close", lambda self: None)
+        with recollect.open(address, objects=str(folder / "content"), **given) as stored:
+            _add_sources(stored)
+            yield stored
+
+
+def _add_sources(stored: Any) -> None:
     stored.source.add(
         polars.DataFrame(
             {
@@ -53,7 +66,6 @@ def shop(stored: Any) -> Any:
         name="personal",
     )
     stored.source.add(polars.DataFrame({"产品": ["手机", "电脑"], "价格": [1, 2]}), name="商品")
-    return stored
 
 
 def test_words_meaning_and_values_each_with_its_reason(shop: Any) -> None:
