@@ -19,6 +19,7 @@ import tempfile
 import traceback
 from collections import deque
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, Pipe, wait
 from types import SimpleNamespace
@@ -90,6 +91,13 @@ class Worker:
     channel: Connection
     name: str
     owed: deque[int] = field(default_factory=deque)  # tests that it was given and has not ended
+    code: int | None = None
+
+    def has_ended(self, *, wait: bool = False) -> bool:
+        if self.code is None:
+            process, status = os.waitpid(self.process, 0 if wait else os.WNOHANG)
+            self.code = os.waitstatus_to_exitcode(status) if process else None
+        return self.code is not None
 
 
 class Workers:
@@ -114,7 +122,7 @@ class Workers:
             for worker in self._running:
                 worker.channel.close()  # after the test that it runs it finds nobody to tell
             for worker in self._running:
-                os.waitpid(worker.process, 0)
+                worker.has_ended(wait=True)
 
     def _start(self) -> None:
         ours, its = Pipe()
@@ -131,7 +139,12 @@ class Workers:
 
     def _hear(self) -> None:
         ready = wait([worker.channel for worker in self._running], timeout=5)
+        if not ready:  # a process that a test left behind may keep the line of one that ended
+            ready = [worker.channel for worker in self._running if worker.has_ended()]
         for worker in [one for one in self._running if one.channel in ready]:
+            if not worker.channel.poll() and worker.has_ended():
+                self._ended(worker)
+                continue
             try:
                 kind, told = worker.channel.recv()
             except (EOFError, OSError):
@@ -147,7 +160,8 @@ class Workers:
     def _give(self, worker: Worker) -> None:
         unit = self._waiting.popleft() if self._waiting else []
         worker.owed.extend(unit)
-        worker.channel.send(unit)
+        with suppress(OSError):  # one that ended meanwhile is noticed when it is heard next
+            worker.channel.send(unit)
 
     def _report(self, told: dict[str, Any]) -> None:
         hook = self._session.config.hook
@@ -159,13 +173,13 @@ class Workers:
     def _ended(self, worker: Worker) -> None:
         worker.channel.close()
         self._running.remove(worker)
-        code = os.waitstatus_to_exitcode(os.waitpid(worker.process, 0)[1])
-        if not worker.owed and code == 0:
+        worker.has_ended(wait=True)
+        if not worker.owed and worker.code == 0:
             return
         left = list(worker.owed)
         at = self._session.items[left.pop(0)] if left else None
         test, location = (at.nodeid, at.location) if at is not None else (worker.name, (worker.name, None, worker.name))
-        said = f"{worker.name} ended with {code} while it ran {test}"
+        said = f"{worker.name} ended with {worker.code} while it ran {test}"
         report = pytest.TestReport(test, location, {}, "failed", said, "call")
         self._session.config.hook.pytest_runtest_logreport(report=report)
         if left:
@@ -216,7 +230,7 @@ def _settle(config: pytest.Config, channel: Connection, name: str) -> None:
 
 def _part_output(config: pytest.Config) -> None:
     """What tests print goes through a file, which is another one here: the object stays, libraries may have kept it."""
-    capturing = config.pluginmanager.getplugin("capturemanager")._global_capturing  # type: ignore[union-attr]
+    capturing = config.pluginmanager.getplugin("capturemanager")._global_capturing
     for stream in (capturing.out, capturing.err):
         if isinstance(stream, FDCapture):
             with tempfile.TemporaryFile(buffering=0) as own:

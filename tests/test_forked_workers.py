@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 SHARED = """
-import os, pathlib, signal, sys, pytest
+import os, pathlib, signal, sys, time, pytest
 SAID = pathlib.Path(__file__).with_name("said")
 
 @pytest.fixture(scope="session")
@@ -26,7 +26,8 @@ FILES = {
     "test_c.py": "pytestmark = pytest.mark.together('both')\ndef test_c(made):\n say('c', made)\n assert made == 0\n",
     "test_d.py": (
         "def test_d0(made): say('d0', made)\n"
-        "def test_d1(made): say('d1', made); os.kill(os.getpid(), signal.SIGKILL)\n"
+        "def test_d1(made):\n say('d1', made)\n if os.fork(): os.kill(os.getpid(), signal.SIGKILL)\n"
+        " time.sleep(8)\n os._exit(0)\n"
         "def test_d2(made): say('d2', made)\n"
     ),
 }

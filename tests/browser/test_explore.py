@@ -5,6 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+pytestmark = pytest.mark.together("browser")
 AXE = Path(__file__).parents[2] / ".node/axe/node_modules/axe-core/axe.min.js"
 
 

@@ -28,12 +28,12 @@ from small_sources import add_source
 @pytest.fixture(scope="module", params=tuple(EVERY_STORE))
 def shop(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, shared_engine: Any) -> Iterator[Any]:
     """Orders and customers, and two tables in other languages; for tests that only look."""
-    folder, given = tmp_path_factory.mktemp("shop"), {"embedder": "hash", "background": False}
-    address = EMPTY_STORE[request.param](folder)
+    folder = tmp_path_factory.mktemp("shop")
+    address, content = EMPTY_STORE[request.param](folder), str(folder / "content")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(EngineOnDemand, "__call__", lambda self: shared_engine)
         patch.setattr(EngineOnDemand, "close", lambda self: None)
-        with recollect.open(address, objects=str(folder / "content"), **given) as stored:
+        with recollect.open(address, embedder="hash", objects=content, background=False) as stored:
             _add_sources(stored)
             yield stored
 
