@@ -17,6 +17,7 @@ import signal
 import sys
 import tempfile
 import traceback
+import warnings
 from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
@@ -128,7 +129,9 @@ class Workers:
         ours, its = Pipe()
         name = f"gw{self._started}"
         sys.stdout.flush()
-        process = os.fork()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # of threads, which libraries have begun
+            process = os.fork()
         if process == 0:
             for other in [ours, *(worker.channel for worker in self._running)]:
                 other.close()  # else it would keep the line of another open
