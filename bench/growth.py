@@ -59,14 +59,15 @@ def linear(*measures: str, why: str) -> Declared:
 
 
 SCAN = "every vector in scope is compared, and every holder of a word is scored"
+BY_SEGMENT: Mapping[str, Shape] = {"calls": "logarithmic"}  # each has four times as many rows as the one before
 HELD = "every holder of a word is scored"
 COUNTS = "what is counted is looked at"
 REWRITTEN = "the indexes are written anew without what is erased"
 DECLARED: Mapping[str, Declared] = {
     "recall, one user's": Declared(),
     "recall by meaning, one user's": Declared(),
-    "recall, everybody's": linear("vectors", "steps", "pages", why=SCAN),
-    "recall by meaning, everybody's": linear("vectors", why=SCAN),
+    "recall, everybody's": Declared({**dict.fromkeys(("vectors", "steps", "pages"), "linear"), **BY_SEGMENT}, SCAN),
+    "recall by meaning, everybody's": Declared({"vectors": "linear", **BY_SEGMENT}, SCAN),
     "context, one user's": Declared(),
     "remember": Declared(),
     f"remember_many of {AT_ONCE}": Declared(),
