@@ -77,6 +77,7 @@ class ExternalIndex:
         self._stopping = self._feeder.stopping
         self._away_until = 0.0
         self._pause_seconds = _PAUSE_SECONDS
+        self._large: set[str] = set()  # places with more than the few that are compared one by one
         self._away_because: IndexFailed | None = None
 
     @property
@@ -103,10 +104,12 @@ class ExternalIndex:
 
     def _answer(self, snapshot: VectorSnapshot, generation: Generation, asked: _Question) -> list[VectorHit]:
         """Few rows pass the filter: all of them. Many: the nearest, and more of them until enough are alive."""
-        if asked.wanted and self._system.exact_rows:
+        # A graph of a few dozen entries, some of them replaced, does not always lead to each of them.
+        if self._system.exact_rows and (asked.wanted or asked.place not in self._large):
             few = self._system.within(generation, asked.place, asked.wanted, self._system.exact_rows)
             if few is not None:
                 return _hits(self._proven(snapshot, asked, few), asked.limit)
+            self._large |= set() if asked.wanted else {asked.place}
         query = asked.query.astype(np.float32)
         depth = asked.limit + _SPARE
         while True:

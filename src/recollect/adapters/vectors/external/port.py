@@ -48,7 +48,7 @@ class ExternalSystem(Protocol):
 
     label: str
     most_dimensions: int
-    exact_rows: int  # a filtered scope of up to so many entries is scored one by one from the truth
+    exact_rows: int  # a scope of up to so many entries is scored one by one from the truth
 
     def examine(self) -> str:
         """Whether it answers and would take entries: what is there, in a sentence. Makes nothing."""
