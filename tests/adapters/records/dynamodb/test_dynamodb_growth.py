@@ -1,7 +1,6 @@
 """How what each operation reads grows with the organization on DynamoDB: counted, and held to what is declared.
 
-The table in docs/guides/dynamodb.md has the same operations at 500 and 2,000 memories. Counting all of them is for a
-soak: every day `test_dynamodb_costs.py` and `test_ordered_lists.py` count the most usual ones.
+The table in docs/guides/dynamodb.md has the same operations at 500 and 2,000 memories.
 """
 
 from __future__ import annotations
@@ -37,7 +36,6 @@ def costs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Costs]:
         yield {name: (taken[0][name], taken[1][name]) for name in asked}
 
 
-@pytest.mark.soak
 def test_nothing_that_is_declared_constant_grows_with_the_organization(costs: Costs) -> None:
     grown = {}
     for name, (before, after) in costs.items():
@@ -47,7 +45,6 @@ def test_nothing_that_is_declared_constant_grows_with_the_organization(costs: Co
     assert grown == {}
 
 
-@pytest.mark.soak
 def test_what_grows_with_what_it_is_about_grows_no_faster(costs: Costs) -> None:
     times = LARGE / SMALL
     grown = {
@@ -58,7 +55,6 @@ def test_what_grows_with_what_it_is_about_grows_no_faster(costs: Costs) -> None:
     assert grown == {}
 
 
-@pytest.mark.soak
 @pytest.mark.parametrize("name", ["list, newest", "list, happened", "list, priority", "list, one user's"])
 def test_the_first_page_of_a_list_reads_about_a_page(costs: Costs, name: str) -> None:
     for cost in costs[name]:
@@ -66,7 +62,6 @@ def test_the_first_page_of_a_list_reads_about_a_page(costs: Costs, name: str) ->
         assert cost.requests <= 20
 
 
-@pytest.mark.soak
 def test_what_is_counted_is_not_read(costs: Costs) -> None:
     assert max(cost.read_units for cost in costs["activity"]) <= 6
     assert max(cost.read_units for cost in costs["stats"]) <= 22
@@ -77,6 +72,5 @@ def test_every_operation_that_reads_says_how_it_grows() -> None:
     assert {name for name, one in OPERATIONS.items() if one.only_reads} == declared | ELSEWHERE.keys()
 
 
-@pytest.mark.soak
 def test_reading_changes_nothing(costs: Costs) -> None:
     assert {name for name, pair in costs.items() for cost in pair if cost.write_units} == set()
