@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from recollect.adapters.vectors.embedded import search
 from recollect.adapters.vectors.embedded.index import EmbeddedIndex
 from recollect.services.recall import few_passing, meaning, near_depth
 from recollect.services.recall.near_depth import next_depth
@@ -96,3 +97,16 @@ def test_where_all_pass_again_the_usual_number_comes_back(mem: Any, depths: list
 )
 def test_a_second_look_is_as_deep_as_the_share_says(passing: int, wanted: int) -> None:
     assert next_depth(100, 100, 100, passing) == wanted
+
+
+def test_many_that_pass_far_from_the_question_are_found_all_the_same(mem: Any, monkeypatch: Any) -> None:
+    """What is nearest is of another time, and those of this one are too many to be compared one by one."""
+    told = [{"content": f"a buoy number {number}", "priority": 1 + number % 9} for number in range(80)]
+    mem.remember_many(told)
+    wanted = mem.recall("which buoy", by="meaning", limit=10, min_priority=8)
+    assert len(wanted) == 10
+    for module, name in ((few_passing, "EXACT_UP_TO"), (few_passing, "MOST_COMPARED"), (search, "_NAMED_FIRST")):
+        monkeypatch.setattr(module, name, 1)
+    monkeypatch.setattr(search, "MOST_NAMED", 0)
+    monkeypatch.setattr(search, "_FIRST_QUESTION", 4)
+    assert mem.recall("which buoy", by="meaning", limit=10, min_priority=8).hits == wanted.hits

@@ -328,10 +328,10 @@ def _keep_one(run: RollUp, unit: SummaryTask, standing: Sequence[Memory]) -> Non
     """The one summary of a unit: the one that stands is left alone if it covers these parts unchanged, else written
     again. A single part serves for its level, so that no second summary says the same.
     """
+    is_alone = len(unit.items) == 1
     for part in unit.items:
         if part.memory is not None:
-            run.mark(part.memory, unit.level, is_alone=len(unit.items) == 1)
-    is_alone = len(unit.items) == 1
+            run.mark(part.memory, unit.level, is_alone=is_alone)
     if not is_alone and standing and standing[0].metadata.get("digest") == unit.digest:
         return
     run.drop(standing)

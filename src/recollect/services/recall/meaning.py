@@ -113,7 +113,9 @@ class VectorSearch:
     def _by_index(self, conditions: Conditions, rows: MemoryRows, limit: int) -> dict[str, float]:
         vectors = self.tenant.vectors
         if conditions.is_narrowed and isinstance(vectors, SearchesPassing):
-            return self._passing(vectors, conditions, rows, limit)
+            best = self._passing(vectors, conditions, rows, limit)
+            if best is not None:
+                return best
         depth = first_depth(self.tenant.scope.organization_id, conditions, limit)
         while True:
             found, is_exhausted = self._indexed(conditions, depth)
@@ -129,19 +131,21 @@ class VectorSearch:
 
     def _passing(
         self, vectors: SearchesPassing, conditions: Conditions, rows: MemoryRows, limit: int
-    ) -> dict[str, float]:
-        """By an index that asks who passes; where hardly any do, those that do are compared one by one."""
+    ) -> dict[str, float] | None:
+        """By an index that asks who passes; where hardly any do, those that do are compared one by one.
+
+        None where hardly any of the nearest pass, but many of the others: then it has to be searched deeper.
+        """
         found: dict[str, float] = {}
         tenant, vector = self.tenant.scope.organization_id, self.question.vector
         for space, facets in product(self._spaces(conditions), conditions.vector_searches()):
             for hit in vectors.search_passing(tenant, space, vector, limit, facets, rows.which_pass):
                 found[hit.memory_id] = max(hit.similarity, found.get(hit.memory_id, -1.0))
         passing = rows.passing(list(found))
-        if len(passing) < limit:
-            few = all_passing(self.tenant, conditions, few_passing.MOST_COMPARED)
-            if few is not None:
-                return self._among(conditions, few, limit)
-        return _best({id: found[id] for id in passing}, limit)
+        if len(passing) >= limit:
+            return _best({id: found[id] for id in passing}, limit)
+        few = all_passing(self.tenant, conditions, few_passing.MOST_COMPARED)
+        return None if few is None else self._among(conditions, few, limit)
 
     def _indexed(self, conditions: Conditions, depth: int) -> tuple[dict[str, float], bool]:
         """What the index finds in any of the namespaces, and whether there is no more."""

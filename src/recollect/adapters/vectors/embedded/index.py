@@ -98,7 +98,7 @@ class EmbeddedIndex:
         limit: int,
         where: Mapping[str, Collection[str | None]] | None = None,
     ) -> list[VectorHit]:
-        return self._searched(organization_id, space, query, limit, where, None)
+        return self._searched(VectorFilter.of(organization_id, space, where), query, limit)
 
     def search_passing(
         self,
@@ -109,25 +109,18 @@ class EmbeddedIndex:
         where: Mapping[str, Collection[str | None]] | None,
         passing: Passing,
     ) -> list[VectorHit]:
-        return self._searched(organization_id, space, query, limit, where, passing)
+        return self._searched(VectorFilter.of(organization_id, space, where), query, limit, passing)
 
     def _searched(
-        self,
-        organization_id: str,
-        space: str,
-        query: NDArray[np.float32],
-        limit: int,
-        where: Mapping[str, Collection[str | None]] | None,
-        passing: Passing | None,
+        self, row_filter: VectorFilter, query: NDArray[np.float32], limit: int, passing: Passing | None = None
     ) -> list[VectorHit]:
-        row_filter = VectorFilter.of(organization_id, space, where)
         asked = Query.of(query)
         doubts = 0
         for _ in range(100):  # each failed attempt has set one segment aside; there are some ten
             with ExitStack() as stack:
                 with self._lock:
                     snapshot = self._open(stack)
-                    sections = self._state.sections((space, len(asked.exact)))
+                    sections = self._state.sections((row_filter.space, len(asked.exact)))
                 search = Search(
                     sections, row_filter, asked, limit, self._exact_values, self._candidates, doubts > 8, passing
                 )
