@@ -181,8 +181,9 @@ def threads() -> list[str]:
 
 
 def test_a_program_that_opens_a_store_has_it_until_it_closes(tmp_path: Path) -> None:
+    with recollect.open(tmp_path / "a.db", embedder="hash", background=False) as mem:
+        expired(mem)  # before the other thread looks, since it looks for what has expired once an hour
     with recollect.open(tmp_path / "a.db", embedder="hash", background_seconds=0.001) as mem:
-        expired(mem)
         assert threads()
         while left(mem):
             threading.Event().wait(0.01)  # asking without a pause would leave the other thread no turn
