@@ -35,11 +35,11 @@ class KeptServer(Server):
     def __init__(self, folder: Path) -> None:
         self._settings = SETTINGS
         self.folder = folder
-        self._user = _server_user()
+        self.user = _server_user()
         self._names = 0
         folder.mkdir(parents=True, exist_ok=True)
-        if self._user is not None:
-            shutil.chown(folder, self._user)
+        if self.user is not None:
+            shutil.chown(folder, self.user)
         is_new = not (folder / "data" / "PG_VERSION").exists()
         if is_new:
             shutil.rmtree(folder / "data", ignore_errors=True)  # killed while it was made

@@ -280,9 +280,9 @@ def _with_others(out: Path, reports: list[dict[str, Any]]) -> list[dict[str, Any
 
 
 def _warn_of_disk(folder: Path, store: str, share: float, dimensions: int) -> None:
-    """Twice, since the backup is written beside it."""
+    """And a third of it for the backup, which is packed, and for what a server writes ahead."""
     each = {"sqlite": 2_000 + dimensions * 4.4 / 2, "postgres": 3_600 + dimensions * 8.4 / 2}[store]
-    needed = 2 * share * DAYS * 10_000 * each
+    needed = 1.35 * share * DAYS * 10_000 * each
     here = next(path for path in (folder, *folder.parents) if path.exists())
     kept = disk_bytes(folder / store) if (folder / store).exists() else 0
     free = shutil.disk_usage(here).free + kept
