@@ -13,6 +13,7 @@ import recollect
 from postgres_server import server
 from recollect.adapters.postgres.connection import ReadStatement
 from recollect.adapters.records.postgres.store import PostgresStore
+from recollect.adapters.vectors.halfvec_sql import build_memory, make_index, rows_that_fit
 from recollect.adapters.vectors.hnsw_segments import (
     EVERYTHING,
     TAIL_ROWS,
@@ -25,6 +26,7 @@ from recollect.adapters.vectors.hnsw_segments import (
     rows_of,
     segments_of,
     space_digest,
+    spread_of,
     superseded,
 )
 from recollect.adapters.vectors.pgvector import PgVectorStore
@@ -84,6 +86,24 @@ def test_an_index_takes_in_those_that_are_not_several_times_as_large() -> None:
     assert due({large: 90_000}, TAIL_ROWS_LEFT, 60, 10_000, thorough=True) == Segment(0, 60)
     assert due({large: 90_000}, TAIL_ROWS_LEFT - 1, 60, 10_000, thorough=True) is None
     assert due({large: 900_000}, TAIL_ROWS - 1, 60, 10_000, thorough=True) is None
+
+
+def test_no_index_takes_in_more_than_fits_into_memory() -> None:
+    large, small = Segment(0, 40), Segment(40, 50)
+    assert due({large: 3_000}, 1_000, 60, 10_000, thorough=False, most=6_001) == Segment(0, 60)
+    assert due({large: 3_000}, 1_000, 60, 10_000, thorough=False, most=6_000) == Segment(40, 60)
+    assert due({large: 3_000, small: 900}, 1_000, 60, 10_000, thorough=False, most=2_000) == Segment(40, 60)
+    assert due({large: 3_000, small: 900}, 0, 60, 10_000, thorough=True, most=3_900) == Segment(0, 60)
+    assert due({large: 3_000, small: 900}, 0, 60, 10_000, thorough=True, most=3_899) is None
+    assert rows_that_fit(64 * 2**20, 1536) <= 16_758  # which the server said it had room for
+    assert rows_that_fit(32 * 2**20, 384) <= 22_625
+
+
+def test_vectors_of_many_organizations_lie_in_many_tables() -> None:
+    assert spread_of([], SPACE) == 1
+    one, two = Segment(0, 10), Segment(10, 20)
+    assert spread_of(listed(one, two, tables=4), SPACE) == 4
+    assert spread_of([*listed(one, tables=1), *listed(two, tables=2)], SPACE) == 1.5
 
 
 @pytest.fixture
@@ -147,6 +167,48 @@ def test_what_is_newer_than_the_index_is_found_and_no_writer_adds_to_it(store: P
     assert len(data.indexes()) == 8
     assert data.indexes().keys().isdisjoint(made)
     assert data.found_by(index) >= 0.98
+
+
+def test_of_more_than_fits_into_memory_several_indexes_are_made(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("recollect.adapters.vectors.pgvector.rows_that_fit", lambda memory, dimensions: 200)
+    data, index = Vectors(store), PgVectorStore(store, exact_rows=20, index_rows=300)
+    data.add(490)
+    index.refresh()
+    assert len(data.indexes()) == 3 * 8  # of 200, 200 and 90
+    assert data.found_by(index) >= 0.98
+    data.add(250)
+    index.refresh()
+    assert len(data.indexes()) == 4 * 8  # of 200, 200, 200 and 140
+    assert data.found_by(index) >= 0.98
+
+
+def test_the_server_gives_an_index_what_its_administrator_allows(store: PostgresStore) -> None:
+    with store.as_owner() as connection:
+        connection.execute("SET maintenance_work_mem = '64MB'")
+        assert build_memory(connection, is_pooled=True) == 64 * 2**20
+        assert build_memory(connection, is_pooled=False) == 256 * 2**20
+        connection.execute("SET maintenance_work_mem = '1GB'")
+        make_index(connection, "embedding_hnsw_large", "embedding_1", 3, "dimensions = 3")
+        ((allowed,),) = connection.execute("SHOW maintenance_work_mem").fetchall()
+    assert allowed == "1GB"
+
+
+def test_a_space_that_nobody_counted_gets_its_first_index_when_it_has_grown(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data, index = Vectors(store), PgVectorStore(store, exact_rows=20, index_rows=300, background=True)
+    monkeypatch.setattr("recollect.adapters.vectors.pgvector.TAIL_ROWS", 60)
+    index._counted_at = data.add(200)  # as after a count, and so many that the next is far away
+    index._tails["long_term", "m", DIMENSIONS] = 200
+    monkeypatch.setattr("recollect.adapters.vectors.pgvector.COUNTED_SHARE", 1e6)
+    for many in (60, 60):
+        index.hint(data.add(many))
+        assert index._builder is not None
+        index._builder.join(60)
+    assert len(data.indexes()) == 8
+    index.close()
 
 
 def test_between_two_counts_of_everything_only_what_is_new_is_counted(

@@ -3,13 +3,16 @@
 To put a vector into an HNSW index takes longer than all else that a write does. So an index covers the seqs up to one
 that was given out before it was made, and what is written later has a higher one: it is outside, and scored exactly
 until background work makes an index of it. That one takes in those before it that are not several times as large, so
-there are only ever a few. An index of all seqs, as former versions made it, goes on being used and written to.
+there are only ever a few. None is larger than what the server makes in memory: beyond that, each vector takes ten times
+as long. An index of all seqs, as former versions made it, goes on being used and written to.
 """
 
 from __future__ import annotations
 
 import hashlib
+import math
 import re
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -117,12 +120,29 @@ def parts_of(segments: Sequence[Segment]) -> list[str]:
     return [*parts, f"_seq > {reached}"]
 
 
+def spread_of(listed: Iterable[Row], space: str) -> float:
+    """How many times the rows of the fullest table all tables of a space hold: one, as far as is known."""
+    held: Counter[str] = Counter()
+    for name, _, rows in listed:
+        known = read_name(name)
+        if known is not None and known.space == space:
+            held[known.table] += max(0, int(rows))
+    return held.total() / max(held.values()) if held.total() else 1.0
+
+
 def due(
-    segments: Mapping[Segment, int], tail: int, last_seq: int, first_rows: int, *, thorough: bool
+    segments: Mapping[Segment, int],
+    tail: int,
+    last_seq: int,
+    first_rows: int,
+    *,
+    thorough: bool,
+    most: float = math.inf,
 ) -> Segment | None:
     """The index to make next, if any: `segments` with their rows, `tail` rows that are in none.
 
-    `thorough` leaves one index where that is not too much to make again.
+    `thorough` leaves one index where that is not too much to make again. One that holds half of `most` rows is not
+    taken in any more; who makes the next one cuts it off where it has as many.
     """
     ordered = sorted(segments)
     if not ordered:
@@ -131,13 +151,13 @@ def due(
         return None
     total = tail + sum(segments.values())
     is_grown = tail >= min(TAIL_ROWS_LEFT if thorough and total <= ONE_INDEX_ROWS else TAIL_ROWS, first_rows)
-    if thorough and total <= ONE_INDEX_ROWS and (is_grown or len(ordered) > 1):
+    if thorough and total <= min(ONE_INDEX_ROWS, most) and (is_grown or len(ordered) > 1):
         return Segment(0, last_seq)
     if not is_grown:
         return None
     after, rows = ordered[-1].upto or 0, tail
     for segment in reversed(ordered):
-        if segments[segment] >= TIMES_AS_LARGE * rows:
+        if segments[segment] >= TIMES_AS_LARGE * rows or 2 * segments[segment] >= most:
             break
         after, rows = segment.after, rows + segments[segment]
     return Segment(after, last_seq)

@@ -32,9 +32,11 @@ from recollect.adapters.vectors.halfvec_sql import (
     Halfvecs,
     RowFilter,
     Server,
+    build_memory,
     facet_tests,
     literal,
     make_index,
+    rows_that_fit,
     scored,
     walk_settings,
     walked_enough,
@@ -49,6 +51,7 @@ from recollect.adapters.vectors.hnsw_segments import (
     rows_of,
     segments_of,
     space_digest,
+    spread_of,
     superseded,
 )
 from recollect.errors import RecollectError
@@ -57,6 +60,7 @@ from recollect.ports.records import Scope
 from recollect.ports.vectors import VectorHit
 
 FILL_AT_ONCE = 500
+COUNTED_SHARE = 0.1  # by which a store has grown when everything is counted again
 Space = tuple[str, str, int]
 """Of vectors that are compared with each other: namespace, model, dimensions."""
 EMBEDDINGS = Halfvecs("embedding", "memory_id")
@@ -207,9 +211,9 @@ class PgVectorStore:
                 self._builder.start()
 
     def _build(self, since: int, seq: int) -> None:
-        """Everything is counted once in a while; in between, what is new, which costs next to nothing."""
+        """Everything is counted now and then, and ever less often; in between, what is new."""
         try:
-            if seq - self._counted_at >= self._index_rows:
+            if seq - self._counted_at >= max(self._index_rows, COUNTED_SHARE * self._counted_at):
                 self._counted_at = seq
                 self._make_due(thorough=False)
             else:
@@ -231,24 +235,33 @@ class PgVectorStore:
             connection.execute("ANALYZE (SKIP_LOCKED) memory, embedding")
 
     def _make_due(self, *, thorough: bool) -> None:
+        """Everything is counted. One index after another, since of many vectors several are made."""
+        wanted = self._due_of_all(thorough=thorough)
+        if wanted and not thorough:
+            self._count_rows()
+        while wanted:
+            for space, segment in wanted:
+                if not self._make_index(space, segment):
+                    return  # another process is at it
+            wanted = self._due_of_all(thorough=thorough)
+
+    def _due_of_all(self, *, thorough: bool) -> list[tuple[Space, Segment]]:
         with self._store.database.translated_errors(), self._store.database.snapshot() as connection:
             listed = connection.execute(LISTED).fetchall()
-            spaces = connection.execute(_SPACES, (self._index_rows,)).fetchall()
-            known = segments_of(listed, self._store.embedding_tables)
-            wanted = []
-            for space in spaces:
+            known, wanted = segments_of(listed, self._store.embedding_tables), []
+            for *names, total in connection.execute(_SPACES, ()).fetchall():
+                space: Space = (names[0], names[1], names[2])
                 segments = known.get(space_digest(*space), [])
+                self._tails[space] = total
+                if total < self._index_rows:
+                    continue
                 rows, last_seq = _rows_by_segment(connection, space, segments)
-                segment = due(
-                    dict(zip(segments, rows, strict=False)), rows[-1], last_seq, self._index_rows, thorough=thorough
-                )
+                held = dict(zip(segments, rows, strict=False))
+                segment = self._due(connection, space, listed, held, rows[-1], last_seq, thorough=thorough)
                 self._tails[space] = rows[-1] if segment is None else 0
                 if segment is not None and space[2] <= INDEXABLE_DIMENSIONS:
                     wanted.append((space, segment))
-        if wanted and not thorough:
-            self._count_rows()
-        for space, segment in wanted:
-            self._make_index(space, segment)
+        return wanted
 
     def _index_tails(self, since: int, upto: int) -> None:
         """Make an index of what is newer than those of its space, where that has become much."""
@@ -257,19 +270,45 @@ class PgVectorStore:
                 self._tails[namespace, model, dimensions] += rows
             grown = [space for space, rows in self._tails.items() if rows >= min(TAIL_ROWS, self._index_rows)]
             listed = connection.execute(LISTED.replace("%%", "%")).fetchall() if grown else []
-            known, wanted = segments_of(listed, self._store.embedding_tables), []
+            known, wanted, is_first = segments_of(listed, self._store.embedding_tables), [], False
             for space in grown:
                 segments = known.get(space_digest(*space), [])
-                if not segments or segments[-1].upto is None:
-                    continue  # the first of a space is made when all of it was counted
+                if not segments:
+                    is_first = is_first or self._tails[space] >= self._index_rows
+                    continue
+                if segments[-1].upto is None:
+                    continue
                 tail, last_seq = connection.execute(_TAIL, (segments[-1].upto, *space)).fetchall()[0]
-                held = rows_of(listed, space_digest(*space))
-                segment = due({one: held[one] for one in segments}, tail, last_seq, self._index_rows, thorough=False)
+                rows_in = rows_of(listed, space_digest(*space))
+                held = {one: rows_in[one] for one in segments}
+                segment = self._due(connection, space, listed, held, tail, last_seq, thorough=False)
                 self._tails[space] = tail if segment is None else 0
                 if segment is not None:
                     wanted.append((space, segment))
         for space, segment in wanted:
             self._make_index(space, segment)
+        if is_first:
+            self._make_due(thorough=False)
+
+    def _due(
+        self,
+        connection: Connection,
+        space: Space,
+        listed: Sequence[Row],
+        held: Mapping[Segment, int],
+        tail: int,
+        last_seq: int,
+        *,
+        thorough: bool,
+    ) -> Segment | None:
+        """The index to make next, no larger than what the server makes in memory."""
+        memory = build_memory(connection, is_pooled=self._store.database.upkeep.is_pooled)
+        most = int(rows_that_fit(memory, space[2]) * spread_of(listed, space_digest(*space)))
+        segment = due(held, tail, last_seq, self._index_rows, thorough=thorough, most=most)
+        if segment is None or tail + sum(rows for one, rows in held.items() if one.after >= segment.after) <= most:
+            return segment
+        last = connection.execute(_LAST_OF, (segment.after, *space, most - 1)).fetchall()
+        return Segment(segment.after, last[0][0]) if last else segment
 
     def rebuild(self) -> int:
         self._fill()
@@ -316,7 +355,8 @@ class PgVectorStore:
         finally:
             self._building = None
 
-    def _make_index(self, space: Space, segment: Segment) -> None:
+    def _make_index(self, space: Space, segment: Segment) -> bool:
+        """Whether it was made; another process may be at it."""
         namespace, model, dimensions = space
         digest = space_digest(namespace, model, dimensions)
         condition = literal("namespace = {} AND model = {} AND dimensions = {}", namespace, model, dimensions)
@@ -325,7 +365,7 @@ class PgVectorStore:
             # of the session would stay behind where a pooler gives the connection to others.
             lock.execute("BEGIN")
             if not lock.execute(f"SELECT pg_try_advisory_xact_lock({_BUILDING})").fetchall()[0][0]:
-                return  # another process is at it
+                return False
             is_pooled = self._store.database.upkeep.is_pooled
             for table in self._store.embedding_tables:
                 name = index_name(table, digest, segment)
@@ -335,14 +375,12 @@ class PgVectorStore:
             for name in superseded(connection.execute(LISTED.replace("%%", "%")).fetchall(), digest, segment):
                 connection.execute(f'DROP INDEX CONCURRENTLY IF EXISTS "{name}"')
         self._segments = TtlCache()
+        return True
 
 
 _log = logging.getLogger("recollect")
 _BUILDING = 0x686E7377  # "hnsw": one process at a time makes indexes
-_SPACES = (
-    "SELECT namespace, model, dimensions FROM embedding WHERE _halfvec IS NOT NULL GROUP BY 1, 2, 3 "
-    "HAVING count(*) >= %s"
-)
+_SPACES = "SELECT namespace, model, dimensions, count(*) FROM embedding WHERE _halfvec IS NOT NULL GROUP BY 1, 2, 3"
 _NEW = (
     "SELECT namespace, model, dimensions, count(*) FROM embedding WHERE _seq > %s AND _seq <= %s "
     "AND _halfvec IS NOT NULL GROUP BY 1, 2, 3"
@@ -350,6 +388,10 @@ _NEW = (
 _TAIL = (
     "SELECT count(*), coalesce(max(_seq), 0) FROM embedding WHERE _seq > %s "
     "AND namespace = %s AND model = %s AND dimensions = %s AND _halfvec IS NOT NULL"
+)
+_LAST_OF = (
+    "SELECT _seq FROM embedding WHERE _seq > %s AND namespace = %s AND model = %s AND dimensions = %s "
+    "AND _halfvec IS NOT NULL ORDER BY _seq OFFSET %s LIMIT 1"
 )
 # Whoever builds has the lock. (How far it is, the server tells only the one who does it.)
 _IS_BUILDING = (
