@@ -191,7 +191,8 @@ def run_store(store: str, folder: Path, share: float, dimensions: int, most_read
     console.print(f"[bold]{store}[/]: {year.memories:,} memories, {year.vectors:,} vectors, {reads:,} reads")
     with address_of(store, folder) as address:
         if state.kept["loaded"] < year.memories or state.kept["read"] < reads:
-            with recollect.open(address, embedder="none") as mem:
+            # Vectors are indexed when all are there, which is a measure of its own.
+            with recollect.open(address, embedder="none", background=False) as mem:
                 load(mem, state)
                 read(mem, state, reads)
         asked = [str(folder), str(share), str(dimensions), store, address]
