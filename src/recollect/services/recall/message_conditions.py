@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 from recollect.domain.conversations import Message, Session
 from recollect.domain.memory import MESSAGES
-from recollect.ports.query import AnyOf, Compare, Filter, IsNull, OneOf, Order, Query, Reading, equal
+from recollect.ports.query import AnyOf, Compare, Filter, IsNull, OneOf, Order, Query, Reading, Row, equal
 from recollect.services.memories.message_vectors import WITH_TEXT
 from recollect.services.recall.filters import Facets, MemoryFilter
 from recollect.services.tenant import Tenant
@@ -74,8 +74,8 @@ def message_conditions(tenant: Tenant, wanted: MemoryFilter, notes: list[str]) -
     """The filters as they apply to messages; None if there are no messages to search."""
     of_session: tuple[Filter, ...] = (equal("session_id", wanted.session),) if wanted.session is not None else ()
     owners = _owners(wanted)
-    found, any_message = tenant.select_each(message_readings(wanted))
-    if not any_message:
+    found = _sessions_searched(tenant, wanted)
+    if found is None:
         return None
     if len(found) > MOST_SESSIONS:
         notes.append(f"of messages, only those of the newest {MOST_SESSIONS:,} sessions were searched")
@@ -91,6 +91,15 @@ def message_conditions(tenant: Tenant, wanted: MemoryFilter, notes: list[str]) -
         tuple(_searches(wanted.session, dict(owners), sessions)),
         is_narrowed=bool(wanted.author or wanted.since or wanted.until),
     )
+
+
+def _sessions_searched(tenant: Tenant, wanted: MemoryFilter) -> list[Row] | None:
+    """None if there is no message: asked first where that is no way to a server, else together."""
+    sessions, first_message = message_readings(wanted)
+    if not tenant.store.capabilities.row_by_row:
+        found, any_message = tenant.select_each([sessions, first_message])
+        return found if any_message else None
+    return tenant.select(*sessions) if tenant.select(*first_message) else None
 
 
 def message_readings(wanted: MemoryFilter) -> list[Reading]:
