@@ -13,6 +13,7 @@ import socket
 import sys
 import threading
 from collections.abc import AsyncIterator, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, TextIO
@@ -65,10 +66,11 @@ class Served(Reply):
 def serve(request: ServeRequest, progress: Progress | None = None) -> Served:
     """Serve the API, the console and MCP until stopped. The first start makes an owner and puts its key in a file."""
     try:
-        import mcp  # noqa: F401 - one of its interfaces
-
         from recollect.interfaces.http.log_lines import show_logs
         from recollect.interfaces.http.web_server import WebServer
+
+        if find_spec("mcp") is None:  # one of its interfaces, loaded when it is asked for
+            raise ImportError
     except ImportError:
         raise MissingExtra("the web server is not installed", remedy="pip install 'recollect[server]'") from None
     settings = settings_of(request)

@@ -19,6 +19,7 @@ import recollect
 from mcp_hosts import over_http, over_stdio, run, tools_of
 from recollect.catalogue import OPERATIONS
 from recollect.interfaces.mcp import gateway, server, tools
+from recollect.interfaces.mcp.http import McpEndpoint
 from recollect.interfaces.serve import application
 from recollect.settings import Settings
 from serving import served
@@ -277,6 +278,49 @@ def test_limits_hold_at_this_door_too(service: Any, mem: Any) -> None:
     assert limited.status_code == 429
     assert int(limited.headers["retry-after"]) > 0
     assert service.post("/mcp?profile=none", json=CALL, headers={**headers, "authorization": ""}).status_code == 401
+
+
+def test_it_is_loaded_when_somebody_with_a_key_asks_for_it_and_once(tmp_path: Path) -> None:
+    program = """
+import sys, threading
+from starlette.testclient import TestClient
+import recollect
+from recollect.interfaces.serve import application
+from recollect.settings import Settings
+with recollect.open(sys.argv[1], embedder="hash") as mem:
+    key = mem.key.add("k", scopes=["read"]).key
+    call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "list", "arguments": {}}}
+    accept = {"accept": "application/json, text/event-stream"}
+    with TestClient(application(mem._core, Settings()), "http://127.0.0.1") as client:
+        assert client.get("/v1/stats", headers={"authorization": f"Bearer {key}"}).status_code == 200
+        assert client.post("/mcp", json=call, headers=accept).status_code == 401
+        assert "mcp" not in sys.modules
+        found = []
+        def ask():
+            headers = {"authorization": f"Bearer {key}", **accept}
+            found.append(client.post("/mcp", json=call, headers=headers).status_code)
+        asking = [threading.Thread(target=ask) for _ in range(4)]
+        for one in asking: one.start()
+        for one in asking: one.join()
+        assert found == [200] * 4, found
+        assert "mcp" in sys.modules
+    with TestClient(application(mem._core, Settings()), "http://127.0.0.1"):
+        pass  # one that nobody asked ends at once
+print("well")
+"""
+    done = subprocess.run([sys.executable, "-c", program, str(tmp_path / "x.db")], capture_output=True, text=True)
+    assert done.stdout == "well\n", done.stderr
+
+
+def test_a_protocol_that_cannot_be_loaded_is_told_to_each_who_asks(mem: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(McpEndpoint, "_load", lambda endpoint: 1 / 0)
+    headers = {"authorization": f"Bearer {mem.key.add('k', scopes=['read']).key}", **ACCEPT}
+    app = application(mem._core, Settings(server={"upkeep_seconds": 1e6}))
+    with TestClient(app, "http://127.0.0.1", raise_server_exceptions=False) as client:
+        for _ in range(2):
+            answer = client.post("/mcp", json=CALL, headers=headers)
+            assert answer.status_code == 500
+            assert "Traceback" not in answer.text
 
 
 def test_a_name_of_the_settings_is_answered(mem: Any) -> None:

@@ -1,78 +1,34 @@
 """MCP at /mcp of the service: each request brings its key, and nothing is kept between two of them.
 
-So any worker can answer any request. A tool runs with the permissions of the key, and those it does not grant are not
-listed. A page in a browser cannot ask on its own: a strange Origin or Host is refused before anything is read.
+So any worker can answer any request. A page in a browser cannot ask on its own: a strange Origin or Host is refused
+before anything is read. The protocol is a third of all that a service would load when it starts: it is loaded when the
+first request that brings a key asks for it.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Callable
-from typing import TypeVar
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING
 
-from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Message, Receive, Send
 from starlette.types import Scope as Surroundings
 
-from recollect.catalogue import Operation
 from recollect.errors import RecollectError
 from recollect.interfaces.http.app import Service, address_of, problem, request_id
 from recollect.interfaces.http.host_check import check_host, check_origin
 from recollect.interfaces.http.log_lines import log_request
 from recollect.interfaces.http.request_parsing import body_of
-from recollect.interfaces.mcp.access import RequestContext
-from recollect.interfaces.mcp.server import build
-from recollect.interfaces.mcp.tools import offered
-from recollect.ports.records import Scope
-from recollect.services.access.authorize import Principal
+
+if TYPE_CHECKING:
+    from recollect.interfaces.mcp.http_protocol import HttpProtocol
 
 PATH = "/mcp"
-T = TypeVar("T")
-
-
-class KeyAccess:
-    """Whoever the request's key names, with what it grants."""
-
-    def __init__(self, service: Service) -> None:
-        self.core = service.core
-        self._service = service
-
-    def profile(self, context: RequestContext) -> str:
-        return profile_of(_request(context))
-
-    def project(self, context: RequestContext) -> str | None:
-        return _request(context).query_params.get("project") or None
-
-    def root(self, context: RequestContext) -> None:
-        return None
-
-    def may(self, context: RequestContext, operation: Operation) -> bool:
-        return self._service.grants(_principal(context), operation)
-
-    def admitted(self, context: RequestContext, operation: Operation) -> Scope:
-        return self._service.permitted(_principal(context), operation).scope
-
-    async def run(self, work: Callable[[], T], operation: Operation) -> T:
-        done: T = await self._service.run(work, operation)
-        return done
-
-
-def _principal(context: RequestContext) -> Principal:
-    principal: Principal = _request(context).state.principal
-    return principal
-
-
-def _request(context: RequestContext) -> Request:
-    assert isinstance(context.request, Request), "over HTTP every call comes with its request"
-    return context.request
-
-
-def profile_of(request: Request) -> str:
-    return request.query_params.get("profile", "default")
 
 
 class McpEndpoint:
@@ -80,17 +36,43 @@ class McpEndpoint:
 
     def __init__(self, service: Service) -> None:
         self._service = service
-        self._manager = StreamableHTTPSessionManager(
-            build(KeyAccess(service)),
-            json_response=True,
-            stateless=True,
-            max_request_body_size=service.settings.most_body_bytes,
-        )
+        self._is_wanted, self._is_over = asyncio.Event(), asyncio.Event()
+        self._protocol: asyncio.Future[HttpProtocol] | None = None
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        async with self._manager.run():
+        self._protocol = asyncio.get_running_loop().create_future()
+        serving = asyncio.create_task(self._serve(self._protocol))
+        try:
             yield
+        finally:
+            self._is_over.set()
+            self._is_wanted.set()
+            await serving
+
+    async def _serve(self, protocol: asyncio.Future[HttpProtocol]) -> None:
+        await self._is_wanted.wait()
+        if self._is_over.is_set():
+            protocol.cancel()
+            return
+        try:
+            loaded = await asyncio.to_thread(self._load)
+        except Exception as error:  # noqa: BLE001 - for whoever asks: each gets it
+            protocol.set_exception(error)
+            return
+        async with loaded.manager.run():
+            protocol.set_result(loaded)
+            await self._is_over.wait()
+
+    def _load(self) -> HttpProtocol:
+        from recollect.interfaces.mcp.http_protocol import HttpProtocol
+
+        return HttpProtocol(self._service)
+
+    async def _loaded(self) -> HttpProtocol:
+        assert self._protocol is not None, "the application has not started"
+        self._is_wanted.set()
+        return await asyncio.shield(self._protocol)
 
     @property
     def route(self) -> Route:
@@ -120,7 +102,8 @@ class McpEndpoint:
             check_host(request, service.settings)
             check_origin(request)
             request.state.principal = await service.run(lambda: service.principal(request))
-            offered(profile_of(request))
+            protocol = await self._loaded()
+            protocol.check(request)
             body = await body_of(request, service.settings.most_body_bytes) if request.method == "POST" else b""
         except RecollectError as error:
             await problem(request, error)(request.scope, receive, send)
@@ -128,7 +111,7 @@ class McpEndpoint:
         if request.method != "POST":  # without sessions there is nothing to listen to and nothing to end
             await Response(status_code=405, headers={"allow": "POST"})(request.scope, receive, send)
             return
-        await self._manager.handle_request(request.scope, _again(body, receive), send)
+        await protocol.manager.handle_request(request.scope, _again(body, receive), send)
 
     def _note(self, request: Request, status: int, seconds: float) -> None:
         self._service.metrics.count("mcp", status, seconds)
