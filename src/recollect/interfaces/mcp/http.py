@@ -55,13 +55,14 @@ class McpEndpoint:
         if self._is_over.is_set():
             protocol.cancel()
             return
-        try:
-            loaded = await asyncio.to_thread(self._load)
-        except Exception as error:  # noqa: BLE001 - for whoever asks: each gets it
-            protocol.set_exception(error)
+        loading = asyncio.create_task(asyncio.to_thread(self._load))
+        await asyncio.wait([loading])
+        failure = loading.exception()
+        if failure is not None:
+            protocol.set_exception(failure)  # each who asks gets it
             return
-        async with loaded.manager.run():
-            protocol.set_result(loaded)
+        async with loading.result().manager.run():
+            protocol.set_result(loading.result())
             await self._is_over.wait()
 
     def _load(self) -> HttpProtocol:
