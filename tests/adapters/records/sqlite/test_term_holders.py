@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from pathlib import Path
 
 import apsw
+import numpy as np
 import pytest
 
 from recollect.adapters.records.sqlite import fulltext, term_holders
@@ -152,3 +154,19 @@ def test_what_was_read_before_a_change_is_not_remembered_after_it(store: SqliteS
         assert len(known.of(connection, view, [match], newest=False)[0]) == 5
     assert harbours(store) == {"m0", "m2", "m3", "m4"}
     assert all(len(one.rows) < 5 for one in known._known.values())
+
+
+@pytest.mark.parametrize("last", [40, 1_000_000])
+def test_rows_that_lie_close_or_far_apart_are_worth_the_same(last: int) -> None:
+    chance = np.random.default_rng(3)
+    for _ in range(20):
+        held = [np.unique(chance.integers(1, last, 30)) for _ in range(4)]
+        expected: dict[int, float] = {}
+        for rows in held:
+            for row in rows.tolist():
+                worth = math.log(1 + (max(100 - len(rows), 0) + 0.5) / (len(rows) + 0.5))
+                expected[row] = expected.get(row, 0.0) + worth
+        scored = fulltext._scored([*held, np.empty(0, np.int64)], 100)
+        rows, scores = scored.slice(0, len(scored))
+        best_first = sorted(expected.items(), key=lambda one: (-one[1], -one[0]))
+        assert list(zip(rows.tolist(), scores, strict=True)) == best_first  # to the digit

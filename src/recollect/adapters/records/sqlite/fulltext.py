@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     Rows: TypeAlias = NDArray[np.int64]
 
 INDEXED_AT_ONCE = 1000
-MOST_SPREAD = 4_000_000  # between the first and the last row: up to there their worths are added up in one array
 PROVEN_BEFORE, MOST_PASSING = 2_000, 50_000  # so many are looked at before it is asked which pass
 # Leaves our terms whole: whatever is not ASCII belongs to a word, and so do letters, digits and the hyphen.
 TOKENIZER = "ascii tokenchars '-'"
@@ -172,16 +171,22 @@ def _scored(found: Sequence[Rows], size: int) -> _Scored:
         return _Scored(np.empty(0, np.int64), np.empty(0))
     worth = [math.log(1 + (max(size - len(rows), 0) + 0.5) / (len(rows) + 0.5)) for rows in held]
     first, last = min(int(rows[0]) for rows in held), max(int(rows[-1]) for rows in held)
-    if last - first > MOST_SPREAD:
-        rows, place = np.unique(np.concatenate(held), return_inverse=True)
-        scores = np.zeros(len(rows))
-        np.add.at(scores, place, np.repeat(worth, [len(one) for one in held]))
-        return _Scored(rows, scores)
-    every = np.zeros(last - first + 1)
-    for one, value in zip(held, worth, strict=True):
-        every[one - first] += value
-    rows = np.flatnonzero(every)
-    return _Scored(rows + first, every[rows])
+    together, worths = np.concatenate(held), np.repeat(worth, [len(one) for one in held])
+    if last - first < 2 * len(together):
+        every = _sums(together - first, worths)
+        rows = np.flatnonzero(every)
+        return _Scored(rows + first, every[rows])
+    # They lie far apart: runs that go up are merged, and those of one row are added in the order of the terms.
+    order = np.argsort(together, kind="stable")
+    rows = together[order]
+    is_first = np.concatenate([[True], rows[1:] != rows[:-1]])
+    return _Scored(rows[is_first], _sums(np.cumsum(is_first) - 1, worths[order]))
+
+
+def _sums(places: Rows, worths: NDArray[np.float64]) -> NDArray[np.float64]:
+    import numpy as np
+
+    return np.bincount(places, worths).astype(np.float64, copy=False)
 
 
 def _facets(scope: Scope, query: TextQuery[Record]) -> str:
