@@ -13,6 +13,10 @@ from recollect.services.recall import few_passing, meaning, near_depth
 from recollect.services.recall.near_depth import next_depth
 
 
+class OfNoIndex:
+    pass
+
+
 @pytest.fixture(autouse=True)
 def _nothing_known() -> Iterator[None]:
     near_depth._shares.clear()
@@ -59,7 +63,7 @@ def test_only_the_first_recall_searches_twice(outdated: Any, depths: list[int]) 
 def test_what_a_filter_of_the_caller_left_out_says_nothing(mem: Any, depths: list[int], monkeypatch: Any) -> None:
     monkeypatch.setattr(few_passing, "EXACT_UP_TO", 1)
     monkeypatch.setattr(meaning, "all_passing", lambda *given: None)
-    monkeypatch.delattr(EmbeddedIndex, "search_passing")  # as other indexes are searched
+    monkeypatch.setattr(meaning, "SearchesPassing", OfNoIndex)  # as other indexes are searched
     told = [{"content": f"a buoy number {number}", "priority": 1 + number % 9} for number in range(80)]
     mem.remember_many(told)
     assert mem.recall("which buoy", by="meaning", limit=10, min_priority=9).hits
@@ -76,7 +80,7 @@ def test_where_those_who_pass_are_fewer_than_those_to_look_at_they_are_looked_up
     assert len(few) == 8
     assert depths == []
     monkeypatch.setattr(few_passing, "EXACT_UP_TO", 1)
-    monkeypatch.delattr(EmbeddedIndex, "search_passing")
+    monkeypatch.setattr(meaning, "SearchesPassing", OfNoIndex)
     assert mem.recall("which buoy", by="meaning", limit=10, min_priority=9).hits == few.hits
     assert len(depths) == 1
 
