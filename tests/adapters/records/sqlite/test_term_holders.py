@@ -170,3 +170,16 @@ def test_rows_that_lie_close_or_far_apart_are_worth_the_same(last: int) -> None:
         rows, scores = scored.slice(0, len(scored))
         best_first = sorted(expected.items(), key=lambda one: (-one[1], -one[0]))
         assert list(zip(rows.tolist(), scores, strict=True)) == best_first  # to the digit
+
+
+def test_the_only_organization_of_a_store_is_not_looked_for_in_the_index(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(term_holders, "MOST_HOLDERS", 2)  # too many to count all
+    monkeypatch.setattr(fulltext, "MOST_HOLDERS", 2)
+    assert search(store, ACME, "harbour") == ["m3", "m4"]
+    assert [match for _, match in store._holders._known] == ['terms : "harbour"']
+    other = found(store, "globex")
+    stored(store, other, memory(other, "g1", "harbour of others"), memory(other, "g2", "harbour of others"))
+    assert search(store, ACME, "harbour") == ["m3", "m4"]
+    assert [match for _, match in store._holders._known][-1].startswith("facets : ")

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Rows: TypeAlias = NDArray[np.int64]
+    SmallRows: TypeAlias = NDArray[np.int32]
 
 INDEXED_AT_ONCE = 1000
 PROVEN_BEFORE, MOST_PASSING = 2_000, 50_000  # so many are looked at before it is asked which pass
@@ -99,7 +100,7 @@ def search(
 ) -> list[TextHit]:
     facets = _facets(scope, query)
     view = holders.view(connection, query.record)
-    size = holders.size(connection, view, facets)
+    size = holders.size(connection, view, facets, is_narrowed=bool(query.facets))
     within = "" if size.is_all else f"{facets} AND "
     matches = [f'{within}terms : "{term}"' for term in terms_asked(query.terms)]
     found = holders.of(connection, view, matches, newest=size.rows > MOST_HOLDERS)
@@ -163,7 +164,7 @@ class _Scored:
         return len(self._rows)
 
 
-def _scored(found: Sequence[Rows], size: int) -> _Scored:
+def _scored(found: Sequence[Rows | SmallRows], size: int) -> _Scored:
     import numpy as np
 
     held = [rows for rows in found if len(rows)]
@@ -171,7 +172,7 @@ def _scored(found: Sequence[Rows], size: int) -> _Scored:
         return _Scored(np.empty(0, np.int64), np.empty(0))
     worth = [math.log(1 + (max(size - len(rows), 0) + 0.5) / (len(rows) + 0.5)) for rows in held]
     first, last = min(int(rows[0]) for rows in held), max(int(rows[-1]) for rows in held)
-    together, worths = np.concatenate(held), np.repeat(worth, [len(one) for one in held])
+    together, worths = np.concatenate(held, dtype=np.int64), np.repeat(worth, [len(one) for one in held])
     if last - first < 2 * len(together):
         every = _sums(together - first, worths)
         rows = np.flatnonzero(every)
