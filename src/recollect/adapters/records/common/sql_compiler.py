@@ -132,10 +132,13 @@ class Compiler:
         alias = self._alias()
         within, by, id = (f"{alias}.{quoted(name)}" for name in (query.within, query.by, "id"))
         condition = self.where(scope, Query(query.record, query.where), alias)
+        # In the order of ids an id is named once: SQLite would sort what has the same id.
+        place, ordered = f"{id} {operator} p.c", f"{id}{order}"
+        if query.by != "id":
+            place, ordered = f"({by}, {id}) {operator} (p.b, p.c)", f"{by}{order}, {ordered}"
         return (
             f"SELECT {id} AS id FROM {quoted(query.record.shape.table)} {alias} WHERE {condition} "
-            f"AND {within} = p.a AND ({by}, {id}) {operator} (p.b, p.c) "
-            f"ORDER BY {by}{order}, {id}{order} LIMIT {int(limit)}"
+            f"AND {within} = p.a AND {place} ORDER BY {ordered} LIMIT {int(limit)}"
         )
 
     def count_by(self, scope: Scope, query: Query[Record], by: Sequence[str | Spans]) -> str:
