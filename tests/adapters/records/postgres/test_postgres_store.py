@@ -372,7 +372,9 @@ class TestTextSearch:
 
 
 class TestTalk:
-    def test_a_memory_is_few_statements(self, address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    @pytest.fixture
+    def said(self, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+        """The beginning of each statement of this thread."""
         said: list[str] = []
         here = threading.get_ident()  # behind it, the index looks whether it is worth an index of its own
 
@@ -383,6 +385,18 @@ class TestTalk:
                 return super().execute(query, *given, **named)
 
         monkeypatch.setattr(Database, "cursor_factory", Listening)
+        return said
+
+    def test_all_entries_of_a_seal_are_one_statement(self, address: str, said: list[str]) -> None:
+        with recollect.open(address, embedder="hash", background=False) as mem:
+            mem.remember_many([{"content": f"boat number {number}"} for number in range(40)])
+            mem._core.journal.flush()
+            said.clear()
+            assert mem.audit.seal().entries >= 40
+            assert mem.audit.verify().problems == []
+        assert [one.partition(" t ")[0] for one in said if one.startswith("UPDATE")] == ['UPDATE "access_log"']
+
+    def test_a_memory_is_few_statements(self, address: str, said: list[str]) -> None:
         with recollect.open(address, embedder="hash") as mem:
             mem.user.add("ann", id="ann")
             mem.remember("the boat is old", user="ann")  # looks up where she lives, once for a while

@@ -68,8 +68,8 @@ class DistantTables(SqlTables[str]):
 
 @dataclass(frozen=True, slots=True)
 class StepKind:
-    """What steps of one run have in common: inserts, absences that differ in the value of one field, or statistics of
-    the same fields."""
+    """What steps of one run have in common: inserts, absences that differ in the value of one field, or touches of the
+    same fields."""
 
     step: type
     record: type[Record] | None = None
@@ -150,7 +150,7 @@ class BulkTransaction(Transaction[str]):
                 self._forget_gone(table, traced[table])
 
     def _touch_all(self, run: Sequence[Touch]) -> None:
-        """Statistics of many records, as one change where the store can do that."""
+        """Touches of many records, as one change where the store can do that."""
         self._settle()
         if len(run) == 1 or len({step.id for step in run}) < len(run) or not self._tables.touch_many(run):
             for step in run:
@@ -258,7 +258,7 @@ def step_kind(step: Step) -> StepKind:
         first = step.where[0]
         if isinstance(first, Compare) and first.operator == "=" and first.key is None and first.value is not None:
             return StepKind(Absent, step.record, first.field, step.where[1:])
-    if isinstance(step, Touch) and step.add:
+    if isinstance(step, Touch):
         return StepKind(Touch, step.record, " ".join(step.add), tuple(step.put.items()))
     return StepKind(Insert) if isinstance(step, Insert) else StepKind(object)
 
