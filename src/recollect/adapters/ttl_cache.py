@@ -13,8 +13,8 @@ KEPT_FOR_SECONDS, MOST_ENTRIES = 60.0, 10_000
 class TtlCache(Generic[V]):
     """For what may be a little out of date: whether a scope is broad, how common a word is.
 
-    An entry expires a fixed time after it was set, however often it is read: what is asked for all the time would
-    never be looked at again otherwise.
+    An entry expires some time after it was set, however often it is read: what is asked for all the time would never be
+    looked at again otherwise.
     """
 
     def __init__(self) -> None:
@@ -25,7 +25,7 @@ class TtlCache(Generic[V]):
         expires, value = self._entries.get(key, (0.0, None))
         return value if expires > time.monotonic() else None
 
-    def set(self, key: Hashable, value: V) -> None:
+    def set(self, key: Hashable, value: V, seconds: float = KEPT_FOR_SECONDS) -> None:
         if len(self._entries) >= MOST_ENTRIES:
             self._entries.clear()
-        self._entries[key] = time.monotonic() + KEPT_FOR_SECONDS, value
+        self._entries[key] = time.monotonic() + seconds, value

@@ -294,12 +294,17 @@ class TestTextSearch:
         store.transact(acme, [Insert(one) for one in written])
         return store
 
-    @pytest.mark.parametrize("way", ["pairs", "any of them"])
+    @pytest.mark.parametrize("way", ["pairs", "any of them", "pairs by the index alone", "threes", "who pass"])
     def test_a_broad_scope_gives_the_answer_of_a_small_one(
         self, full: PostgresStore, acme: Scope, way: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         chance, paired = random.Random(6), []
-        monkeypatch.setattr(fulltext, "MANY_TIMES", 0 if way == "pairs" else 1000)
+        monkeypatch.setattr(fulltext, "MANY_TIMES", 1000 if way == "any of them" else 0)
+        monkeypatch.setattr(fulltext, "SCANNED", 0 if way == "pairs by the index alone" else 1000)
+        if way in ("threes", "who pass"):
+            monkeypatch.setattr(fulltext, "ESTIMATED", 1)
+            monkeypatch.setattr(fulltext._Search, "_few_pass", lambda search: way == "who pass")
+            monkeypatch.setattr(fulltext._Search, "_very_common", lambda search, terms, size: (size, {}))
         for number in range(60):
             terms = tuple(chance.sample(self.WORDS, chance.randint(1, 7)))
             facets = {"kind": ("fact",)} if number % 2 else {}
@@ -314,6 +319,37 @@ class TestTextSearch:
             assert [hit.score for hit in broad] == pytest.approx([hit.score for hit in small])
             paired.append(broad)
         assert sum(map(len, paired)) > 1000
+
+    def test_what_is_very_common_is_not_counted_where_the_statistics_are_of_ones_own(
+        self, full: PostgresStore, acme: Scope, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        for name, value in (("FEW", 0), ("ESTIMATED", 100), ("MOST_HOLDERS", 20)):
+            monkeypatch.setattr(fulltext, name, value)
+        with full.as_owner() as owner:
+            owner.execute("ANALYZE memory")
+        search = TextSearch(full.database, full.compiler, full._cipher)
+        asked: list[Any] = []
+        ask = full.database.ask
+
+        def listened(tenant: str, *statements: Any, **named: Any) -> Any:
+            asked.extend(statements)
+            return ask(tenant, *statements, **named)
+
+        monkeypatch.setattr(full.database, "ask", listened)
+        query = TextQuery(Memory, ("word0", "word39", "unheard"), 5)
+        assert search.suggested(acme, query)
+        (counted,) = [one for one in asked if one.statement.startswith("WITH asked AS MATERIALIZED (SELECT w")]
+        assert [word.strip("'") for word in counted.values[0]] == ["word39", "unheard"]
+        assert not [one for one in asked if one.statement.startswith("SELECT count(*)")]  # nor is the scope
+        assert search.suggested(acme, query)
+        other = found(full, "globex")
+        full.transact(other, [Insert(memory(other, f"g{number}", text="word0")) for number in range(100)])
+        with full.as_owner() as owner:
+            owner.execute("ANALYZE memory")
+        asked.clear()
+        assert TextSearch(full.database, full.compiler, full._cipher).suggested(acme, query)
+        (counted,) = [one for one in asked if one.statement.startswith("WITH asked AS MATERIALIZED (SELECT w")]
+        assert len(counted.values[0]) == 3
 
     def test_the_index_finds_the_best_without_a_look_at_all_who_hold_a_common_word(
         self, full: PostgresStore, acme: Scope, monkeypatch: pytest.MonkeyPatch

@@ -7,13 +7,20 @@ role then reads each hit again behind the wall: what the tenant may not see does
 A scope of up to FEW records is read whole. In a broader one the holders of each term are counted, and those are looked
 at who have a term that hardly anybody has, or two: the index finds them without a look at the others. When the last of
 the best is worth more than anybody else can be, they are the best. Otherwise all who have any term are read.
+
+The index knows the holders of all tenants and users. So where somebody's own are up to SCANNED, these are gone through
+instead, once to count and once to score: of 36,500 among 3.65 million that took 100 ms instead of 500. So are those
+whom a time or another filter leaves of very many. And of whoever has nearly everything, the statistics of the server
+say which terms are too common to be counted.
 """
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import combinations
 from typing import NamedTuple
 
 from recollect.adapters.postgres.connection import UPKEEP, Database, ReadStatement
@@ -22,7 +29,7 @@ from recollect.adapters.records.common.sql_compiler import Compiler, quoted
 from recollect.adapters.records.common.text_terms import term_forms
 from recollect.adapters.records.postgres.dialect import placeholders
 from recollect.adapters.records.postgres.fulltext_index import asked_value
-from recollect.adapters.ttl_cache import TtlCache
+from recollect.adapters.ttl_cache import KEPT_FOR_SECONDS, TtlCache
 from recollect.domain.record import Record
 from recollect.domain.text.tokenizer import terms_asked
 from recollect.ports.query import Query, Row, TextHit, TextQuery
@@ -31,6 +38,11 @@ from recollect.ports.records import Scope
 FEW = 2000
 COMMON = 200  # holders; how many there are of such a term is noted for a while, since one more hardly matters
 MOST_HOLDERS = 50_000  # as many as this stand for the rest
+SCANNED = 50_000
+ESTIMATED = 200_000  # records, from which on the statistics are asked
+MOST_OF_ALL, MUCH_MORE = 0.9, 1.25
+_UNKNOWN = "'a word that nobody said'"  # of which the statistics know nothing
+KEPT_LONG_SECONDS = 3600.0  # how many there are of what is very common, since a thousand more hardly matter
 MOST_PAIRED, MANY_TIMES = 12, 10
 _UNIT = 10**12  # Sums of the same terms must be equal in whatever order they are made, so they are not of floats.
 _ASKED = "w::tsquery"
@@ -107,11 +119,13 @@ class _Search:
             rows = self._ask(self.among_few(compiler, terms), compiler)
             if rows[0][2] <= FEW:
                 return [TextHit(id, score) for id, score, _ in rows if id is not None]
-        size, counted = self._counted(terms)
+        scanned = self._scanned(terms)
+        size, counted = scanned or self._counted(terms)
         worthy = [one._replace(worth=_worth(one.holders, size)) for one in counted if one.holders]
         worthy.sort(key=lambda one: (-one.worth, one.word))
-        wanted, most_of_others = _rare_or_two(worthy, self._query.limit)
-        if wanted:
+        if scanned or (size >= ESTIMATED and self._few_pass()):
+            return self._holding(worthy, _any_of(worthy), by_index=False)
+        for wanted, most_of_others in _promising(worthy, self._query.limit, size):
             hits = self._holding(worthy, wanted)
             if len(hits) == self._query.limit and hits[-1].score * _UNIT > most_of_others:
                 return hits
@@ -137,10 +151,31 @@ class _Search:
             "SELECT b.id, b.score, s.size FROM size s LEFT JOIN best b ON TRUE ORDER BY b.score DESC, b.id"
         )
 
+    def _scanned(self, terms: Sequence[str]) -> tuple[int, list[_Term]] | None:
+        """What `_counted` gives, by one look at each of the scope; None where they are too many, or not narrowed."""
+        size = self._sizes.get(self._known_as)
+        if not self._query.facets or (size is not None and size > SCANNED):
+            return None
+        compiler = self._compiler()
+        counts = [f"count(*) FILTER (WHERE s._text @@ {compiler.bind(term)}::text::tsquery)" for term in terms]
+        words = [f"{compiler.bind(term)}::text::tsquery::text" for term in terms]
+        statement = (
+            f"SELECT count(*), {', '.join([*counts, *words])} FROM (SELECT t._text FROM {self._table} t "
+            f"WHERE {self._within(compiler)} LIMIT {SCANNED + 1}) s"
+        )
+        ((found, *told),) = self._ask(statement, compiler)
+        if found > SCANNED:
+            return None
+        self._sizes.set(self._known_as, found)
+        holders, names = told[: len(terms)], told[len(terms) :]
+        return found, list({word: _Term(word, count) for word, count in zip(names, holders, strict=True)}.values())
+
     def _counted(self, terms: Sequence[str]) -> tuple[int, list[_Term]]:
         """The size of the scope, and the different terms with the number of their holders."""
         size = self._sizes.get(self._known_as)
         known = {term: self._common.get((self._known_as, term)) for term in terms}
+        size, common = self._very_common([term for term, found in known.items() if found is None], size)
+        known |= common
         new = [term for term, found in known.items() if found is None]
         questions = []
         if new:
@@ -153,12 +188,42 @@ class _Search:
         answers = self._link.ask(self._tenant, *questions, role=UPKEEP) if questions else []
         if size is None:
             size = answers.pop()[0][0]
-            self._sizes.set(self._known_as, size)
+            self._sizes.set(self._known_as, size, KEPT_LONG_SECONDS if size >= ESTIMATED else KEPT_FOR_SECONDS)
         for term, word, holders in answers[0] if answers else []:
             known[term] = counted = _Term(word, holders)
             if holders >= COMMON:
-                self._common.set((self._known_as, term), counted)
+                self._keep(term, counted)
         return size, list({one.word: one for one in known.values() if one is not None}.values())
+
+    def _keep(self, term: str, counted: _Term) -> None:
+        is_full = counted.holders >= MOST_HOLDERS
+        self._common.set((self._known_as, term), counted, KEPT_LONG_SECONDS if is_full else KEPT_FOR_SECONDS)
+
+    def _very_common(self, terms: Sequence[str], size: int | None) -> tuple[int | None, dict[str, _Term]]:
+        """The size, and the terms that more than MOST_HOLDERS hold, as the server estimates them; of whoever has nearly
+        all there is, so that the statistics are of theirs.
+        """
+        if not terms or self._query.facets or (size is not None and size < ESTIMATED):
+            return size, {}
+        compiler, explain = self._compiler(), f"EXPLAIN (FORMAT JSON) SELECT FROM {self._table} t"
+        within = ReadStatement(placeholders(f"{explain} WHERE {self._within(compiler)}"), compiler.values)
+        holding = f"{explain} WHERE t._text @@ %s::text::tsquery"
+        asked = [ReadStatement(holding, (term,)) for term in (_UNKNOWN, *terms)]
+        words = ReadStatement("SELECT w, w::tsquery::text FROM unnest(%s::text[]) w", (list(terms),))
+        spelt, *explained = self._link.ask(self._tenant, words, ReadStatement(explain), within, *asked, role=UPKEEP)
+        everything, ours, unknown, *estimates = map(_estimate, explained)
+        if ours < max(ESTIMATED, MOST_OF_ALL * everything):
+            return size, {}
+        if size is None:
+            size = int(ours)
+            self._sizes.set(self._known_as, size, KEPT_LONG_SECONDS)
+        spelling: dict[str, str] = dict(spelt)
+        found = {}
+        for term, estimate in zip(terms, estimates, strict=True):
+            if estimate >= max(MUCH_MORE * MOST_HOLDERS, 2 * unknown):
+                found[term] = _Term(spelling[term], MOST_HOLDERS)
+                self._keep(term, found[term])
+        return size, found
 
     def _holders(self, compiler: Compiler, terms: Sequence[str]) -> str:
         asked = f"SELECT w, {_ASKED} AS q FROM unnest({compiler.bind(list(terms))}::text[]) w"
@@ -168,8 +233,14 @@ class _Search:
             "FROM asked a"
         )
 
-    def _holding(self, terms: Sequence[_Term], wanted: str) -> list[TextHit]:
-        """The best of those that the index finds for `wanted`, scored by all terms."""
+    def _few_pass(self) -> bool:
+        """Whether the filters leave so few that these are gone through, by the statistics of the server."""
+        compiler = self._compiler()
+        text = f"EXPLAIN (FORMAT JSON) SELECT FROM {self._table} t WHERE {self._within(compiler)}"
+        return _estimate(self._ask(f"{text} AND {self._passing(compiler)}", compiler)) <= SCANNED
+
+    def _holding(self, terms: Sequence[_Term], wanted: str, *, by_index: bool = True) -> list[TextHit]:
+        """The best of those that are found for `wanted`, by the index or one by one; scored by all terms."""
         if not terms:
             return []
         compiler = self._compiler()
@@ -177,9 +248,10 @@ class _Search:
             f"CASE WHEN h._text @@ {compiler.bind(one.word)}::tsquery THEN {compiler.bind(one.worth)}::int8 ELSE 0 END"
             for one in terms
         )
+        by = "" if by_index else " IS TRUE"  # which no index can find
         statement = (
             f"SELECT h.id, {score} AS score FROM (SELECT t.id, t._text FROM {self._table} t "
-            f"WHERE {self._within(compiler)} AND t._text @@ {compiler.bind(wanted)}::tsquery "
+            f"WHERE {self._within(compiler)} AND (t._text @@ {compiler.bind(wanted)}::tsquery){by} "
             f"AND {self._passing(compiler)} LIMIT {MOST_HOLDERS}) h "
             f"ORDER BY score DESC, h.id LIMIT {int(self._query.limit)}"
         )
@@ -200,16 +272,20 @@ class _Search:
         return " AND ".join(parts)
 
 
+def _estimate(explained: Sequence[Row]) -> float:
+    ((plan,),) = explained
+    return float((json.loads(plan) if isinstance(plan, str) else plan)[0]["Plan"]["Plan Rows"])
+
+
 def _worth(holders: int, size: int) -> int:
     return round(math.log(1 + (max(size - holders, 0) + 0.5) / (holders + 0.5)) * _UNIT)
 
 
-def _rare_or_two(terms: Sequence[_Term], limit: int) -> tuple[str, int]:
-    """What finds those with a rare term or with two; and the most that anybody else can be worth.
+def _promising(terms: Sequence[_Term], limit: int, size: int) -> Iterator[tuple[str, int]]:
+    """What finds few that are worth much; and the most that anybody else can be worth.
 
-    Pairs of the commonest terms are left out as long as all of these together are worth less than any pair that is in:
-    words that stand together everywhere ("last week") would find too many. Nothing where all who have any term are few
-    enough to be read, or the question would grow too long.
+    Those with a rare term or with several. Nothing where all who have any term are few enough to be read, or the
+    question would grow too long.
     """
     holders, rare = 0, 0
     while rare < len(terms) and holders + terms[rare].holders <= limit:
@@ -217,17 +293,37 @@ def _rare_or_two(terms: Sequence[_Term], limit: int) -> tuple[str, int]:
         rare += 1
     others = terms[rare:]
     if not 2 <= len(others) <= MOST_PAIRED or sum(one.holders for one in others) < MANY_TIMES * limit:
-        return "", 0
-    left = sum(one.worth for one in others)
-    most = left
+        return
+    alone = [f"({one.word})" for one in terms[:rare]]
+    if size >= ESTIMATED and _with_three(others, size) >= limit:  # of millions, too many have two
+        yield " | ".join([*alone, *_triples(others)]), others[0].worth + others[1].worth
+    pairs, most = _pairs(others)
+    yield " | ".join([*alone, *pairs]), most
+
+
+def _with_three(terms: Sequence[_Term], size: int) -> float:
+    """How many would have three of them by chance; there are more, since words of one subject stand together."""
+    return size * sum(math.prod(one.holders / size for one in three) for three in combinations(terms, 3))
+
+
+def _triples(terms: Sequence[_Term]) -> Iterator[str]:
+    for first, second in combinations(range(len(terms) - 1), 2):
+        yield f"(({terms[first].word}) & ({terms[second].word}) & ({_any_of(terms[second + 1 :])}))"
+
+
+def _pairs(terms: Sequence[_Term]) -> tuple[list[str], int]:
+    """Pairs of the commonest terms are left out as long as all of these together are worth less than any pair that is
+    in: words that stand together everywhere ("last week") would find too many.
+    """
+    left = most = sum(one.worth for one in terms)
     pairs = []
-    for place, one in enumerate(others[:-1], 1):
+    for place, one in enumerate(terms[:-1], 1):
         left -= one.worth
-        pairs.append(f"(({one.word}) & ({_any_of(others[place:])}))")
-        most = max(left, others[0].worth)
-        if one.worth + others[-1].worth > most:
+        pairs.append(f"(({one.word}) & ({_any_of(terms[place:])}))")
+        most = max(left, terms[0].worth)
+        if one.worth + terms[-1].worth > most:
             break
-    return " | ".join([*(f"({one.word})" for one in terms[:rare]), *pairs]), most
+    return pairs, most
 
 
 def _any_of(terms: Sequence[_Term]) -> str:
