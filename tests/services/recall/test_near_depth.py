@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -114,3 +115,10 @@ def test_many_that_pass_far_from_the_question_are_found_all_the_same(mem: Any, m
     monkeypatch.setattr(search, "MOST_NAMED", 0)
     monkeypatch.setattr(search, "_FIRST_QUESTION", 4)
     assert mem.recall("which buoy", by="meaning", limit=10, min_priority=8).hits == wanted.hits
+
+
+def test_those_who_pass_are_compared_where_that_is_quicker_than_to_search_so_deep() -> None:
+    narrowed, broad = SimpleNamespace(is_narrowed=True), SimpleNamespace(is_narrowed=False)
+    asked: Any = few_passing.worth_comparing
+    assert [asked(narrowed, depth) for depth in (150, 1_600, 5_000, 30_000)] == [1_500, 16_000, 20_000, 30_000]
+    assert asked(broad, 1_600) == 1_600

@@ -125,7 +125,8 @@ class VectorSearch:
                 return _best({id: found[id] for id in passing}, limit)
             depth = next_depth(depth, limit, len(found), len(passing))
             # Where one in a thousand passes, those that do are fewer than those that would have to be looked at.
-            few = all_passing(self.tenant, conditions, depth) if depth > few_passing.EXACT_UP_TO else None
+            most = few_passing.worth_comparing(conditions, depth)
+            few = all_passing(self.tenant, conditions, most) if most > few_passing.EXACT_UP_TO else None
             if few is not None:
                 return self._among(conditions, few, limit)
 
