@@ -184,6 +184,18 @@ def test_of_more_than_fits_into_memory_several_indexes_are_made(
     assert data.found_by(index) >= 0.98
 
 
+def test_where_the_server_has_little_memory_there_are_not_ever_more_indexes(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("recollect.adapters.vectors.pgvector.rows_that_fit", lambda memory, dimensions: 1)
+    monkeypatch.setattr("recollect.adapters.vectors.pgvector.MOST_SEGMENTS", 3)
+    data, index = Vectors(store), PgVectorStore(store, exact_rows=20, index_rows=300)
+    data.add(490)
+    index.refresh()
+    assert len(data.indexes()) == 3 * 8
+    assert data.found_by(index) >= 0.98
+
+
 def test_the_server_gives_an_index_what_its_administrator_allows(store: PostgresStore) -> None:
     with store.as_owner() as connection:
         connection.execute("SET maintenance_work_mem = '64MB'")

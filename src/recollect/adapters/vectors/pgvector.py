@@ -60,6 +60,7 @@ from recollect.ports.records import Scope
 from recollect.ports.vectors import VectorHit
 
 FILL_AT_ONCE = 500
+MOST_SEGMENTS = 32
 COUNTED_SHARE = 0.1  # by which a store has grown when everything is counted again
 Space = tuple[str, str, int]
 """Of vectors that are compared with each other: namespace, model, dimensions."""
@@ -249,8 +250,8 @@ class PgVectorStore:
         with self._store.database.translated_errors(), self._store.database.snapshot() as connection:
             listed = connection.execute(LISTED).fetchall()
             known, wanted = segments_of(listed, self._store.embedding_tables), []
-            for *names, total in connection.execute(_SPACES, ()).fetchall():
-                space: Space = (names[0], names[1], names[2])
+            for namespace, model, dimensions, total in connection.execute(_SPACES).fetchall():
+                space: Space = (namespace, model, dimensions)
                 segments = known.get(space_digest(*space), [])
                 self._tails[space] = total
                 if total < self._index_rows:
@@ -303,7 +304,9 @@ class PgVectorStore:
     ) -> Segment | None:
         """The index to make next, no larger than what the server makes in memory."""
         memory = build_memory(connection, is_pooled=self._store.database.upkeep.is_pooled)
-        most = int(rows_that_fit(memory, space[2]) * spread_of(listed, space_digest(*space)))
+        fitting = int(rows_that_fit(memory, space[2]) * spread_of(listed, space_digest(*space)))
+        # A search asks every index: where the server gives little memory, larger ones that take longer are made.
+        most = max(fitting, (tail + sum(held.values())) // MOST_SEGMENTS)
         segment = due(held, tail, last_seq, self._index_rows, thorough=thorough, most=most)
         if segment is None or tail + sum(rows for one, rows in held.items() if one.after >= segment.after) <= most:
             return segment

@@ -294,16 +294,18 @@ class TestTextSearch:
         store.transact(acme, [Insert(one) for one in written])
         return store
 
-    @pytest.mark.parametrize("way", ["pairs", "any of them", "pairs by the index alone", "threes", "who pass"])
+    @pytest.mark.parametrize(
+        "way", ["pairs", "any of them", "pairs by the index alone", "threes", "who pass", "wrongly few"]
+    )
     def test_a_broad_scope_gives_the_answer_of_a_small_one(
         self, full: PostgresStore, acme: Scope, way: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         chance, paired = random.Random(6), []
         monkeypatch.setattr(fulltext, "MANY_TIMES", 1000 if way == "any of them" else 0)
-        monkeypatch.setattr(fulltext, "SCANNED", 0 if way == "pairs by the index alone" else 1000)
-        if way in ("threes", "who pass"):
+        monkeypatch.setattr(fulltext, "SCANNED", 0 if way in ("pairs by the index alone", "wrongly few") else 1000)
+        if way in ("threes", "who pass", "wrongly few"):
             monkeypatch.setattr(fulltext, "ESTIMATED", 1)
-            monkeypatch.setattr(fulltext._Search, "_few_pass", lambda search: way == "who pass")
+            monkeypatch.setattr(fulltext._Search, "_few_pass", lambda search: way != "threes")
             monkeypatch.setattr(fulltext._Search, "_very_common", lambda search, terms, size: (size, {}))
         for number in range(60):
             terms = tuple(chance.sample(self.WORDS, chance.randint(1, 7)))

@@ -16,7 +16,6 @@ say which terms are too common to be counted.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -38,7 +37,7 @@ from recollect.ports.records import Scope
 FEW = 2000
 COMMON = 200  # holders; how many there are of such a term is noted for a while, since one more hardly matters
 MOST_HOLDERS = 50_000  # as many as this stand for the rest
-SCANNED = 50_000
+SCANNED = MOST_HOLDERS
 ESTIMATED = 200_000  # records, from which on the statistics are asked
 MOST_OF_ALL, MUCH_MORE = 0.9, 1.25
 _UNKNOWN = "'a word that nobody said'"  # of which the statistics know nothing
@@ -124,7 +123,9 @@ class _Search:
         worthy = [one._replace(worth=_worth(one.holders, size)) for one in counted if one.holders]
         worthy.sort(key=lambda one: (-one.worth, one.word))
         if scanned or (size >= ESTIMATED and self._few_pass()):
-            return self._holding(worthy, _any_of(worthy), by_index=False)
+            hits, held = self._held(worthy, _any_of(worthy), by_index=False)
+            if held <= SCANNED:  # else the statistics were wrong
+                return hits
         for wanted, most_of_others in _promising(worthy, self._query.limit, size):
             hits = self._holding(worthy, wanted)
             if len(hits) == self._query.limit and hits[-1].score * _UNIT > most_of_others:
@@ -239,23 +240,29 @@ class _Search:
         text = f"EXPLAIN (FORMAT JSON) SELECT FROM {self._table} t WHERE {self._within(compiler)}"
         return _estimate(self._ask(f"{text} AND {self._passing(compiler)}", compiler)) <= SCANNED
 
-    def _holding(self, terms: Sequence[_Term], wanted: str, *, by_index: bool = True) -> list[TextHit]:
-        """The best of those that are found for `wanted`, by the index or one by one; scored by all terms."""
+    def _holding(self, terms: Sequence[_Term], wanted: str) -> list[TextHit]:
+        return self._held(terms, wanted, by_index=True)[0]
+
+    def _held(self, terms: Sequence[_Term], wanted: str, *, by_index: bool) -> tuple[list[TextHit], int]:
+        """The best of those found for `wanted`, by the index or one by one, scored by all terms; and where they
+        were gone through, how many were found, at most MOST_HOLDERS and one.
+        """
         if not terms:
-            return []
+            return [], 0
         compiler = self._compiler()
         score = " + ".join(
             f"CASE WHEN h._text @@ {compiler.bind(one.word)}::tsquery THEN {compiler.bind(one.worth)}::int8 ELSE 0 END"
             for one in terms
         )
-        by = "" if by_index else " IS TRUE"  # which no index can find
+        by, held = ("", "0") if by_index else (" IS TRUE", "count(*) OVER ()")  # which no index can find
         statement = (
-            f"SELECT h.id, {score} AS score FROM (SELECT t.id, t._text FROM {self._table} t "
+            f"SELECT h.id, {score} AS score, {held} FROM (SELECT t.id, t._text FROM {self._table} t "
             f"WHERE {self._within(compiler)} AND (t._text @@ {compiler.bind(wanted)}::tsquery){by} "
-            f"AND {self._passing(compiler)} LIMIT {MOST_HOLDERS}) h "
+            f"AND {self._passing(compiler)} LIMIT {MOST_HOLDERS + (not by_index)}) h "
             f"ORDER BY score DESC, h.id LIMIT {int(self._query.limit)}"
         )
-        return [TextHit(id, score / _UNIT) for id, score in self._ask(statement, compiler)]
+        rows = self._ask(statement, compiler)
+        return [TextHit(id, score / _UNIT) for id, score, _ in rows], rows[0][2] if rows else 0
 
     def _passing(self, compiler: Compiler) -> str:
         return compiler.where(self._scope, Query(self._query.record, self._query.where), "t")
@@ -273,8 +280,8 @@ class _Search:
 
 
 def _estimate(explained: Sequence[Row]) -> float:
-    ((plan,),) = explained
-    return float((json.loads(plan) if isinstance(plan, str) else plan)[0]["Plan"]["Plan Rows"])
+    (([told],),) = explained
+    return float(told["Plan"]["Plan Rows"])
 
 
 def _worth(holders: int, size: int) -> int:
