@@ -9,7 +9,7 @@ import signal
 import socket
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
@@ -68,14 +68,19 @@ def workers_of(running: Running) -> list[int]:
 def worker_of(running: Running, ours: socket.socket | None) -> int:
     """Who has the other end of a connection."""
     assert ours is not None
-    port = f":{ours.getsockname()[1]:04X}"
+    theirs, port = f":{running.port:04X}", f":{ours.getsockname()[1]:04X}"
     lines = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()]
-    inode = next(one[9] for one in lines if one[2].endswith(port))
-    for worker in workers_of(running):
-        for file in Path(f"/proc/{worker}/fd").iterdir():
-            if os.readlink(file) == f"socket:[{inode}]":
-                return worker
-    raise AssertionError("nobody has it")
+    # By both ends: to another server, a connection may come from the same port.
+    inode = next(one[9] for one in lines if one[1].endswith(theirs) and one[2].endswith(port))
+    return next(worker for worker in workers_of(running) if f"socket:[{inode}]" in files_of(worker))
+
+
+def files_of(process: int) -> set[str]:
+    found = set()
+    for file in Path(f"/proc/{process}/fd").iterdir():
+        with suppress(FileNotFoundError):  # closed meanwhile
+            found.add(os.readlink(file))
+    return found
 
 
 @pytest.fixture(scope="module")
