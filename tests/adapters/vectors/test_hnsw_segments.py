@@ -68,7 +68,7 @@ def test_only_what_every_table_has_finished_counts_and_nothing_twice() -> None:
 def test_the_parts_hold_every_row_once(segments: list[Segment]) -> None:
     parts = parts_of(segments)
     for seq in range(1, 30):
-        held = [eval(part.replace("AND", "and"), {"_seq": seq}) if part else True for part in parts]  # noqa: S307
+        held = [eval(one.replace("AND", "and"), {"_seq": seq}) if one else True for one, _ in parts]  # noqa: S307
         assert held.count(True) == 1
 
 

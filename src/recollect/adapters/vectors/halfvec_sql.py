@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,6 +50,13 @@ class RowFilter:
         return RowFilter(f"{self.condition} AND {part}", self.values) if part else self
 
 
+class Part(NamedTuple):
+    """Rows that are searched together: those of an index, or those that none covers, which come in a settled order."""
+
+    condition: str = ""
+    has_index: bool = True
+
+
 class Server(NamedTuple):
     """How the table is reached: by one question, or by one in a transaction that was told something first."""
 
@@ -82,11 +89,11 @@ class Halfvecs:
         most: int,
         broad: TtlCache[bool],
         server: Server,
-        divided: Callable[[], Sequence[str]] = lambda: ("",),
+        divided: Callable[[], Sequence[Part]] = lambda: (Part(),),
     ) -> list[Neighbour]:
         """(key, minus the similarity), best first. `broad` remembers the filters that are too broad to be scored.
 
-        `divided` gives the conditions that divide the rows between the indexes; the last is what none of them covers.
+        `divided` says how the rows are divided between the indexes.
         """
         if not broad.get(row_filter.key):
             found = scored(server.ask(*self.exact(row_filter, query, limit, most)), most)
@@ -99,33 +106,32 @@ class Halfvecs:
             values = self.walk_values(row_filter, query, parts)
             walked = server.walk(_told(walk_settings(rows)), statement, values)
             short, found = _short(walked, rows, parts), _each_once(walked)
-            if not short and len(found) < limit and rows <= MOST_WALKED:
+            if not short and (len(found) >= limit or len(walked) < rows):
+                return found[:limit]
+            if not short and rows <= MOST_WALKED:
                 rows *= 4  # several of the nearest have one key: more are needed
                 continue
-            if not short and len(found) >= limit:
-                return found[:limit]
             # A walk gives up where few of what it meets pass: what its index covers is scored whole.
-            left = [row_filter.within(parts[number]) for number in short] or [row_filter]
+            left = [row_filter.within(parts[number].condition) for number in short] or [row_filter]
             for one in left:
                 found += scored(server.ask(*self.exact(one, query, limit, EVERY)), EVERY) or []
-            return _each_once(sorted(found, key=_by_distance))[:limit]
+            return _each_once(found)[:limit]
 
-    def walk_statement(self, condition: str, dimensions: int, limit: int, parts: Sequence[str] = ("",)) -> str:
-        """Gives (key, minus the similarity, number of the part), best first; a part may give up too early.
+    def walk_statement(self, condition: str, dimensions: int, limit: int, parts: Sequence[Part]) -> str:
+        """Gives (key, minus the similarity, number of the part), a part's best first; one may give up too early.
 
         The limit is written out: a plan that is made once would else be one for a tenth of the table.
         """
         distance = f"(_halfvec::halfvec({dimensions})) <#> %s::halfvec({dimensions})"
         walks = [
             f"SELECT {self.key}, {distance} AS distance, {number} AS part FROM {self.table} "
-            f"WHERE {condition}{part and f' AND {part}'} ORDER BY {distance} LIMIT {limit}"
+            f"WHERE {condition}{part.condition and f' AND {part.condition}'} "
+            f"ORDER BY {distance}{'' if part.has_index else f', {self.key}'} LIMIT {limit}"
             for number, part in enumerate(parts)
         ]
-        if len(walks) == 1:
-            return walks[0]
-        return " UNION ALL ".join(f"({walk})" for walk in walks) + f" ORDER BY distance, {self.key}"
+        return walks[0] if len(walks) == 1 else " UNION ALL ".join(f"({walk})" for walk in walks)
 
-    def walk_values(self, row_filter: RowFilter, query: Vector, parts: Sequence[str] = ("",)) -> list[object]:
+    def walk_values(self, row_filter: RowFilter, query: Vector, parts: Sequence[Part]) -> list[object]:
         vector = _half(query)
         return [value for _ in parts for value in (vector, *row_filter.values, vector)]
 
@@ -142,35 +148,35 @@ def _told(settings: Mapping[str, str]) -> str:
     return "SELECT " + ", ".join(f"set_config('{name}', '{value}', true)" for name, value in settings.items())
 
 
-def walked_enough(walked: Sequence[Row], limit: int, parts: Sequence[str]) -> list[Neighbour] | None:
+def walked_enough(walked: Sequence[Row], limit: int, parts: Sequence[Part]) -> list[Neighbour] | None:
     """The answer of one walk; None if it takes more to be sure of it."""
     found = _each_once(walked)
     return found[:limit] if len(found) >= limit and not _short(walked, limit, parts) else None
 
 
-def _short(walked: Sequence[Row], rows: int, parts: Sequence[str]) -> list[int]:
+def _short(walked: Sequence[Row], rows: int, parts: Sequence[Part]) -> list[int]:
     """The parts with an index whose walk came to fewer than were asked for."""
     met = Counter(row[2] for row in walked)
-    return [number for number in range(max(1, len(parts) - 1)) if met[number] < rows]
+    return [number for number, part in enumerate(parts) if part.has_index and met[number] < rows]
 
 
 def _each_once(walked: Sequence[Row]) -> list[Neighbour]:
-    """The nearest of each key; they come best first."""
+    """The nearest of each key, best first."""
     found: dict[Hashable, float] = {}
-    for row in walked:
+    for row in sorted(walked, key=_by_distance):
         found.setdefault(row[0], row[1])
     return list(found.items())
 
 
-def _by_distance(one: Neighbour) -> tuple[float, str]:
-    return one[1], str(one[0])
+def _by_distance(one: Row) -> tuple[float, Any]:
+    return one[1], one[0]
 
 
 def scored(rows: Sequence[Row], most: int) -> list[Neighbour] | None:
     """The answer to an exact search: (key, minus the similarity), best first; None if too many rows pass."""
     if rows[0][2] > most:
         return None
-    return sorted(((key, distance) for key, distance, _ in rows if key is not None), key=lambda one: one[::-1])
+    return sorted(((key, distance) for key, distance, _ in rows if key is not None), key=_by_distance)
 
 
 def _half(query: Vector) -> HalfVector | None:

@@ -17,6 +17,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from recollect.adapters.postgres.connection import Row
+from recollect.adapters.vectors.halfvec_sql import Part
 
 TAIL_ROWS = 1_000  # outside of any index; scored one by one in about a millisecond
 TAIL_ROWS_LEFT = 50  # of those, when somebody asks for upkeep
@@ -107,17 +108,17 @@ def _overlap(one: Segment, other: Segment) -> bool:
     return one.after < other.upto and other.after < one.upto
 
 
-def parts_of(segments: Sequence[Segment]) -> list[str]:
-    """The conditions that divide all rows: one for each index, and the gaps and the end that none covers."""
+def parts_of(segments: Sequence[Segment]) -> list[Part]:
+    """What divides all rows: those of each index, and the gaps and the end that none covers."""
     if not segments or segments[0].upto is None:
-        return [""]
+        return [Part(has_index=bool(segments))]
     parts, reached = [], 0
     for segment in segments:
         if segment.after > reached:
-            parts.append(f"_seq > {reached} AND _seq <= {segment.after}")
-        parts.append(segment.condition)
+            parts.append(Part(Segment(reached, segment.after).condition, has_index=False))
+        parts.append(Part(segment.condition))
         reached = segment.upto or 0
-    return [*parts, f"_seq > {reached}"]
+    return [*parts, Part(f"_seq > {reached}", has_index=False)]
 
 
 def spread_of(listed: Iterable[Row], space: str) -> float:

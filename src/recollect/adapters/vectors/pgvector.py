@@ -30,6 +30,7 @@ from recollect.adapters.vectors.halfvec_sql import (
     INDEX_ROWS,
     INDEXABLE_DIMENSIONS,
     Halfvecs,
+    Part,
     RowFilter,
     Server,
     build_memory,
@@ -162,7 +163,7 @@ class PgVectorStore:
         parts = self._parts(tenant, wanted.space, len(asked))
 
         def read_walked(rows: list[Row]) -> list[VectorHit] | None:
-            found = walked_enough(sorted(rows, key=lambda row: (row[1], row[0])), limit, parts)
+            found = walked_enough(rows, limit, parts)
             return None if found is None else _hits(found)
 
         statement = EMBEDDINGS.walk_statement(row_filter.condition, len(asked), limit, parts)
@@ -181,7 +182,7 @@ class PgVectorStore:
         tests, values = facet_tests(where, self._store.facet_columns)
         return RowFilter(" AND ".join([tenant, *tests]), values)
 
-    def _parts(self, organization_id: str, space: str, dimensions: int) -> Sequence[str]:
+    def _parts(self, organization_id: str, space: str, dimensions: int) -> Sequence[Part]:
         """How the indexes divide the rows of a space; looked up once in a while."""
         known = self._segments.get("all")
         if known is None:

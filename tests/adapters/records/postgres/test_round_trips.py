@@ -14,6 +14,7 @@ from recollect.adapters.postgres.connection import Database
 from recollect.adapters.records.common import data_keys
 from recollect.adapters.records.postgres import copying, fulltext, read_ahead
 from recollect.adapters.records.postgres.store import PostgresStore
+from recollect.adapters.ttl_cache import TtlCache
 from recollect.adapters.vectors.pgvector import PgVectorStore
 from recollect.domain.memory import Memory
 from recollect.domain.record import now
@@ -126,12 +127,27 @@ def test_what_is_read_ahead_is_what_would_have_been_read(
     mem, _ = filled
     question = QUESTIONS[name][0]
     prepare(monkeypatch)
+    monkeypatch.setattr(mem._core.vectors, "_broad", TtlCache[bool]())  # what another test found broad is so no longer
     if prepare is few_are_many:
         monkeypatch.setattr(mem._core.vectors, "_exact_rows", 20)
     ahead = [asked(mem, question).model_dump() for _ in range(2)]  # the second knows which scopes are broad
     monkeypatch.setattr(PgVectorStore, "read_ahead", lambda *given: None)
     one_by_one = asked(mem, question).model_dump()
     assert ahead == [one_by_one, one_by_one]
+
+
+@pytest.mark.parametrize("name", ["meaning", "meaning of a user"])
+def test_of_many_as_near_the_same_are_found_whether_the_scope_is_known_to_be_broad_or_not(
+    filled: tuple[Any, Talk], monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    mem, _ = filled
+    found = []
+    for exact_rows in (20, 20, 5_000):  # scored and found too many, walked at once, scored
+        if exact_rows > 20 or not found:
+            monkeypatch.setattr(mem._core.vectors, "_broad", TtlCache[bool]())
+        monkeypatch.setattr(mem._core.vectors, "_exact_rows", exact_rows)
+        found.append([hit.id for hit in asked(mem, {**QUESTIONS[name][0], "limit": 20})])
+    assert found[0] == found[1] == found[2]
 
 
 def test_messages_are_found_with_what_was_read_ahead(filled: tuple[Any, Talk], monkeypatch: pytest.MonkeyPatch) -> None:
