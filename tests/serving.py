@@ -34,7 +34,7 @@ def served(folder: Path, *, python: str = sys.executable, **settings: str) -> It
     assert found is not None
     yield found[1], (folder / "s.db.owner-key").read_text().strip()
     process.send_signal(signal.SIGINT)
-    assert process.wait(20) == 0
+    assert process.wait(60) == 0
     rest.join()
     process.stderr.close()
 

@@ -231,7 +231,7 @@ class TestLookups:
         release = threading.Event()
 
         def hang(*arguments: Any, **options: Any) -> list[Any]:
-            release.wait(10)
+            release.wait(60)
             return []
 
         monkeypatch.setattr(socket, "getaddrinfo", hang)

@@ -276,6 +276,6 @@ def test_an_unforeseen_error_does_not_end_it(caplog: pytest.LogCaptureFixture) -
     thread = BackgroundThread("recollect.tried", owner.work, every_seconds=0.001)
     with caplog.at_level(logging.WARNING, "recollect.tried"):
         thread.start()
-        assert again.wait(20)
+        assert again.wait(60)
         thread.stop()
     assert [record.message for record in caplog.records] == ["background work failed; it is tried again: "]

@@ -22,12 +22,12 @@ FLAGS = (
     "--headless --no-sandbox --disable-gpu --no-first-run --disable-background-networking --disable-component-update"
     " --disable-sync --disable-dev-shm-usage"
 ).split()
-CHROMIUM = shutil.which("chromium")
+CHROMIUM = shutil.which("chromium-headless-shell") or shutil.which("chromium")
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if CHROMIUM is None:
-        pytest.skip(f"NOT RUN, there is no Chromium (Debian: apt-get install chromium): {item.nodeid}")
+        pytest.skip(f"NOT RUN, there is no Chromium (Debian: apt-get install chromium-headless-shell): {item.nodeid}")
 
 
 @pytest.fixture(scope="session")

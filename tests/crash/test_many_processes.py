@@ -228,8 +228,8 @@ def test_a_killed_process_does_not_hold_the_others_up(
     logs, ticks = [tmp_path / "0.log", tmp_path / "1.log"], [new_ticks(), new_ticks()]
     given = {"path": path, "seed": str(chance.random()), "states": {}, "count": 2}
     first, second = (children.start("write", log=logs[n], ticks=ticks[n].path, life=n, **given) for n in range(2))
-    ticks[0].wait(20)
-    ticks[1].wait(20)
+    ticks[0].wait(60)
+    ticks[1].wait(60)
     first.kill()
     assert ticks[1].wait(times(60)) == b"." * times(60)
     second.kill()

@@ -87,7 +87,7 @@ def test_an_idle_connection_that_was_closed_meanwhile_is_opened_anew() -> None:
     service = Scripted((200, RECEIPT), (200, RECEIPT), requests_per_connection=1)
     with recollect.connect(service.url, "rk") as mem:
         mem.remember("one")
-        assert service.has_hung_up.wait(20)
+        assert service.has_hung_up.wait(60)
         mem.remember("two")
     assert service.asked == 2
 

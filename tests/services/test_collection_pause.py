@@ -68,11 +68,11 @@ def test_the_last_of_several_threads_switches_it_on() -> None:
     def other() -> None:
         with paused_collection(FEWEST):
             inside.set()
-            leave.wait(10)
+            leave.wait(60)
 
     thread = Thread(target=other)
     thread.start()
-    inside.wait(10)
+    inside.wait(60)
     with paused_collection(FEWEST):
         pass
     assert not gc.isenabled()

@@ -183,7 +183,7 @@ def test_two_processes_that_need_the_first_key_at_once_agree_on_it(place: Place)
         ready = threading.Barrier(2)
 
         def write(number: int) -> None:
-            ready.wait(10)
+            ready.wait(60)
             for count in range(5):
                 stores[number].transact(SCOPE, everything(f"{number}-{count}"))
 

@@ -354,7 +354,7 @@ def test_the_background_seals_and_merges_by_itself(
     truth: MemoryTruth, open_index: OPEN, random: np.random.Generator, tmp_path: Path
 ) -> None:
     index = open_index(background=True, seal_rows=50)
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     for number in range(12):
         fill(truth, random, 60, start=60 * number)
         index.search("org0", "default", np.ones(16, np.float32), 1)
@@ -376,7 +376,7 @@ def test_a_process_that_only_writes_seals_when_it_is_told(
     assert index._upkeep._thread is None
     fill(truth, random, 40, start=40)
     index.hint(truth.last)
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while not segment_files(tmp_path) and time.monotonic() < deadline:
         time.sleep(0.005)
     assert segment_files(tmp_path)
@@ -506,7 +506,7 @@ def test_failing_upkeep_is_told_once(
     monkeypatch.setattr(background_thread, "RETRY_SECONDS", 0.001)
     index = open_index(background=True, seal_rows=20)
     fill(truth, random, 40)
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while "maintenance of the vector index failed" not in caplog.text and time.monotonic() < deadline:
         assert_equal(index, truth, random, times=1)
     assert_equal(index, truth, random, times=3)

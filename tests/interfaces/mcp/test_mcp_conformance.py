@@ -37,7 +37,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         server = uvicorn.Server(uvicorn.Config(keyed, port=0, log_config=None, lifespan="on"))
         thread = threading.Thread(target=server.run)
         thread.start()
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while not server.started and time.monotonic() < deadline:
             time.sleep(0.02)
         yield f"http://localhost:{server.servers[0].sockets[0].getsockname()[1]}/mcp"

@@ -844,7 +844,7 @@ class TestCommitOrder:
         def slowly(connection: Connection) -> None:
             store._apply(connection, acme, [Insert(embedding(acme, "fact", b"\x00\x3c"))], together=True)
             written.set()
-            finish.wait(10)
+            finish.wait(60)
 
         def look() -> list[str]:
             with store.vector_snapshot() as snapshot:
@@ -853,7 +853,7 @@ class TestCommitOrder:
 
         with ThreadPoolExecutor(2) as pool:
             slow = pool.submit(store.database.write, "acme", slowly)
-            assert written.wait(10)
+            assert written.wait(60)
             stored(store, globex, embedding(globex, "fact", b"\x00\x3c"))  # does not wait for the other tenant
             looking = pool.submit(look)
             with pytest.raises(TimeoutError):

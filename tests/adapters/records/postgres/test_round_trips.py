@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 import recollect
 from pgbouncer import PgBouncer, needs_pgbouncer
 from postgres_server import server
+from recollect.adapters import ttl_cache
 from recollect.adapters.postgres.connection import Database
 from recollect.adapters.records.common import data_keys
 from recollect.adapters.records.postgres import copying, fulltext, read_ahead
@@ -73,6 +75,7 @@ QUESTIONS: dict[str, tuple[dict[str, Any], int]] = {
 def filled(request: pytest.FixtureRequest) -> Iterator[tuple[Any, Talk]]:
     patch = pytest.MonkeyPatch()
     patch.setattr(Journal, "_add", lambda *given, **named: None)  # written later, with others
+    patch.setattr(ttl_cache, "time", SimpleNamespace(monotonic=lambda: 0.0))  # nothing expires between two questions
     patch.setattr(times, "KNOWN_SECONDS", 3600.0)
     patch.setattr(data_keys, "_BELIEVED_SECONDS", 3600.0)
     address, pooler = server().new_store(), PgBouncer(server()) if request.param == "pooler" else None
@@ -141,7 +144,7 @@ def test_of_many_as_near_the_same_are_found_whether_the_scope_is_known_to_be_bro
     filled: tuple[Any, Talk], monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     mem, _ = filled
-    found = []
+    found: list[list[str]] = []
     for exact_rows in (20, 20, 5_000):  # scored and found too many, walked at once, scored
         if exact_rows > 20 or not found:
             monkeypatch.setattr(mem._core.vectors, "_broad", TtlCache[bool]())

@@ -55,13 +55,13 @@ class Writer:
         assert self.process.stdin is not None
         self.process.stdin.close()
         self._heard("closed")
-        self.process.wait(20)
+        self.process.wait(60)
 
     def kill(self) -> None:
         assert self.process.stdin is not None
         self.process.stdin.write("kill\n")
         self.process.stdin.close()
-        self.process.wait(20)
+        self.process.wait(60)
 
 
 @contextmanager
@@ -72,7 +72,7 @@ def _writing(path: Path) -> Iterator[Writer]:
     finally:
         if writer.process.poll() is None:
             writer.process.kill()
-            writer.process.wait(20)
+            writer.process.wait(60)
         for pipe in (writer.process.stdin, writer.process.stdout):
             assert pipe is not None
             pipe.close()
