@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from datetime import datetime
 from functools import lru_cache
 from typing import Any, Literal
@@ -192,16 +192,15 @@ def _shared(question: Question, text: str) -> list[str]:
     """The question's words that the text has; of a run of characters without spaces, the pairs."""
     said = terms_of([text[:MOST_REASONED]])
     shared: dict[str, None] = {}
-    for word in question.terms:
-        asked = _terms_of_word(word)
-        if is_paired(word):
-            shared |= dict.fromkeys(term for term in asked if term in said)
-        elif all(term in said for term in asked):
+    for word, terms, is_run in _words_of(question.terms):
+        if is_run:
+            shared |= dict.fromkeys(term for term in terms if term in said)
+        elif said.keys() >= terms:
             shared[word] = None
     return list(shared)
 
 
-@lru_cache(maxsize=1000)
-def _terms_of_word(word: str) -> tuple[str, ...]:
-    """Of a question's word; each hit is held against the same few."""
-    return tuple(terms_asked([word]))
+@lru_cache(maxsize=100)
+def _words_of(asked: tuple[str, ...]) -> list[tuple[str, Set[str], bool]]:
+    """Each word of a question, its terms, and whether it is a run: every hit is held against the same ones."""
+    return [(word, terms_asked([word]).keys(), is_paired(word)) for word in asked]

@@ -187,25 +187,33 @@ class SealedSection:
     extents: dict[str, ColumnExtent]
     guard: Blocks
     last: int  # the row with the highest seq
+    _columns: dict[str, Column] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return self.extents["seq"].shape[0]
 
     def column(self, name: str, low: int = 0, high: int | None = None) -> Column:
-        extent = self.extents[name]
-        high = extent.shape[0] if high is None else high
-        self.guard.check(extent.offset + low * extent.row_bytes, extent.offset + high * extent.row_bytes)
-        return self._whole(extent)[low:high]
+        whole = self._whole(name)
+        high = len(whole) if high is None else high
+        if not self.guard.all_right:
+            extent = self.extents[name]
+            self.guard.check(extent.offset + low * extent.row_bytes, extent.offset + high * extent.row_bytes)
+        return whole[low:high]
 
     def at(self, name: str, rows: kernels.Rows) -> Column:
-        extent = self.extents[name]
-        self.guard.check_rows(extent, rows)
-        chosen: Column = self._whole(extent)[rows]
+        self.guard.check_rows(self.extents[name], rows)
+        chosen: Column = self._whole(name)[rows]
         return chosen
 
-    def _whole(self, extent: ColumnExtent) -> Column:
-        count = math.prod(extent.shape)
-        return np.frombuffer(self.guard.data, extent.dtype, count, extent.offset).reshape(extent.shape)
+    def _whole(self, name: str) -> Column:
+        """The column as it lies in the file, of which no row is used that was not checked."""
+        mapped = self._columns.get(name)
+        if mapped is None:
+            extent = self.extents[name]
+            count = math.prod(extent.shape)
+            mapped = np.frombuffer(self.guard.data, extent.dtype, count, extent.offset).reshape(extent.shape)
+            self._columns[name] = mapped
+        return mapped
 
     @property
     def centre(self) -> NDArray[np.float32]:
@@ -243,18 +251,16 @@ class SealedSection:
         wanted = query.code(self.centre)
         if selection.rows is None:
             return kernels.hamming(self.column("codes", selection.low, selection.high), wanted, mask=selection.mask)
-        extent = self.extents["codes"]
-        self.guard.check_rows(extent, selection.rows)
-        return kernels.hamming(self._whole(extent), wanted, selection.rows)
+        self.guard.check_rows(self.extents["codes"], selection.rows)
+        return kernels.hamming(self._whole("codes"), wanted, selection.rows)
 
     def estimate(self, selection: Selection, query: Query) -> Estimates:
         low, high, rows = selection.low, selection.high, selection.numbers()
         if rows is None:
             products = kernels.dots(self.column("coarse", low, high), query.rounded)
             return estimates(products, *(self.column(name, low, high) for name in ("seq", "scale", "slack")))
-        extent = self.extents["coarse"]
-        self.guard.check_rows(extent, rows)
-        products = kernels.dots(self._whole(extent), query.rounded, rows)
+        self.guard.check_rows(self.extents["coarse"], rows)
+        products = kernels.dots(self._whole("coarse"), query.rounded, rows)
         return estimates(products, *(self.at(name, rows) for name in ("seq", "scale", "slack")))
 
 
