@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 import recollect
+from everyday_stores import pytest_collection_modifyitems as pytest_collection_modifyitems
 from forked_workers import pytest_addoption as pytest_addoption
 from forked_workers import pytest_runtestloop as pytest_runtestloop
 from seeds import load_profile
