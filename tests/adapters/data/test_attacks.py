@@ -231,7 +231,7 @@ def test_it_is_refused(name: str, engine: DuckDBEngine, tables: dict[str, Path],
     assert 0 < error.details["peak_bytes"] <= LIMITS.megabytes << 20
 
 
-@pytest.mark.parametrize("name", some(24, BOUNDED, "statements that keep to their limits"))
+@pytest.mark.parametrize("name", some(12, BOUNDED, "statements that keep to their limits"))
 def test_it_keeps_to_its_limits(
     name: str, engine: DuckDBEngine, tables: dict[str, Path], folder: Path, untouched: None
 ) -> None:
