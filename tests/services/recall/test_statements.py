@@ -11,7 +11,8 @@ import pytest
 import recollect
 from counting import store_calls
 from every_store import EMPTY_STORE, EVERY_STORE
-from recollect.services import times
+from recollect.adapters.records.common import data_keys
+from recollect.services import keyed_hashes, times
 from recollect.services.access_journal import Journal
 from recollect.testing.statements import sqlite_statements
 
@@ -41,9 +42,16 @@ def fill(mem: Any, memories: int = 150) -> None:
 
 
 @pytest.fixture
-def counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Any, list[str]]]:
+def known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a slow machine, too, a user's zone and the secrets of an organization are read once."""
+    monkeypatch.setattr(times, "KNOWN_SECONDS", 3600.0)
+    for module in (keyed_hashes, data_keys):
+        monkeypatch.setattr(module, "_BELIEVED_SECONDS", 3600.0)
+
+
+@pytest.fixture
+def counted(known: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Any, list[str]]]:
     monkeypatch.setattr(Journal, "note", lambda *given, **named: None)  # written later, with others
-    monkeypatch.setattr(times, "KNOWN_SECONDS", 3600.0)  # on a slow machine, too, a user's zone is read once
     with sqlite_statements() as seen, recollect.open(tmp_path / "counted.db", embedder="hash") as mem:
         fill(mem)
         mem.recall("warm", user="ann")
@@ -95,6 +103,7 @@ def test_remember_runs_a_few_statements(counted: tuple[Any, list[str]]) -> None:
     assert len(seen) <= 12, "\n".join(seen)
 
 
+@pytest.mark.usefixtures("known")
 @pytest.mark.parametrize("kind", EVERY_STORE)
 def test_every_store_is_waited_for_a_few_times(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Counted are calls of the store and of the vector index, each of which waits once where they are far away."""
