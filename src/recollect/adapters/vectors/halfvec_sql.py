@@ -93,7 +93,7 @@ class Halfvecs:
     ) -> list[Neighbour]:
         """(key, minus the similarity), best first. `broad` remembers the filters that are too broad to be scored.
 
-        `divided` says how the rows are divided between the indexes.
+        `divided` says how the rows are divided between the indexes; the last part is what none of them covers.
         """
         if not broad.get(row_filter.key):
             found = scored(server.ask(*self.exact(row_filter, query, limit, most)), most)
@@ -106,11 +106,11 @@ class Halfvecs:
             values = self.walk_values(row_filter, query, parts)
             walked = server.walk(_told(walk_settings(rows)), statement, values)
             short, found = _short(walked, rows, parts), _each_once(walked)
-            if not short and (len(found) >= limit or len(walked) < rows):
-                return found[:limit]
-            if not short and rows <= MOST_WALKED:
+            if not short and len(found) < limit and rows <= MOST_WALKED:
                 rows *= 4  # several of the nearest have one key: more are needed
                 continue
+            if not short and len(found) >= limit:
+                return found[:limit]
             # A walk gives up where few of what it meets pass: what its index covers is scored whole.
             left = [row_filter.within(parts[number].condition) for number in short] or [row_filter]
             for one in left:
@@ -155,9 +155,9 @@ def walked_enough(walked: Sequence[Row], limit: int, parts: Sequence[Part]) -> l
 
 
 def _short(walked: Sequence[Row], rows: int, parts: Sequence[Part]) -> list[int]:
-    """The parts with an index whose walk came to fewer than were asked for."""
+    """The parts whose walk came to fewer than were asked for; of the last, which no index covers, that is all."""
     met = Counter(row[2] for row in walked)
-    return [number for number, part in enumerate(parts) if part.has_index and met[number] < rows]
+    return [number for number in range(max(1, len(parts) - 1)) if met[number] < rows]
 
 
 def _each_once(walked: Sequence[Row]) -> list[Neighbour]:
