@@ -22,9 +22,6 @@ class HalfVector:
     def __init__(self, little_endian: bytes) -> None:
         self._vector = np.frombuffer(little_endian, dtype="<f2")
 
-    def values(self) -> list[float]:
-        return [float(value) for value in self._vector]
-
     def wire(self) -> bytes:
         return struct.pack(">HH", len(self._vector), 0) + self._vector.astype(">f2").tobytes()
 

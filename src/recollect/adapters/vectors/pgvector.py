@@ -61,6 +61,7 @@ from recollect.ports.records import Scope
 from recollect.ports.vectors import VectorHit
 
 FILL_AT_ONCE = 500
+CHECKED_AT_ONCE = 1_000
 MOST_SEGMENTS = 32
 COUNTED_SHARE = 0.1  # by which a store has grown when everything is counted again
 Space = tuple[str, str, int]
@@ -329,10 +330,15 @@ class PgVectorStore:
 
     def verify(self) -> list[str]:
         wrong = []
-        with self._store.database.translated_errors(), self._store.database.snapshot() as connection:
-            for vector, kept in connection.execute("SELECT vector, _halfvec::real[] FROM embedding", binary=True):
+        with (
+            self._store.database.translated_errors(),
+            self._store.database.snapshot() as connection,
+            connection.cursor(name="check_vectors", binary=True) as rows,  # all of them together may be gigabytes
+        ):
+            rows.itersize = CHECKED_AT_ONCE
+            for vector, kept in rows.execute("SELECT vector, halfvec_send(_halfvec) FROM embedding"):
                 expected = half(vector)
-                if (expected is None) != (kept is None) or (expected is not None and expected.values() != list(kept)):
+                if kept != (None if expected is None else expected.wire()):
                     wrong.append("a vector is another one in the vector index")
         return wrong
 

@@ -17,6 +17,7 @@ from recollect.adapters.records.common import data_keys
 from recollect.adapters.records.postgres import copying, fulltext, read_ahead
 from recollect.adapters.records.postgres.store import PostgresStore
 from recollect.adapters.ttl_cache import TtlCache
+from recollect.adapters.vectors import pgvector
 from recollect.adapters.vectors.pgvector import PgVectorStore
 from recollect.domain.memory import Memory
 from recollect.domain.record import now
@@ -179,6 +180,25 @@ def test_a_memory_that_cannot_be_read_does_not_hide_the_others(
     one_by_one = asked(mem, {}).model_dump()
     monkeypatch.setattr(read_ahead.Chain, "run", damaged)
     assert asked(mem, {}).model_dump() == one_by_one
+
+
+def test_a_check_reads_the_vectors_a_part_at_a_time_and_names_those_that_differ(
+    filled: tuple[Any, Talk], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All together they may be more than the memory: of a year on one machine they were."""
+    mem, talk = filled
+    monkeypatch.setattr(pgvector, "CHECKED_AT_ONCE", 50)
+    database = mem._core.store.database
+    talk.clear()
+    assert mem._core.vectors.verify() == []
+    assert sum("FETCH FORWARD 50" in one for one in talk.statements) >= 4
+    first = "WHERE id = (SELECT id FROM embedding ORDER BY id LIMIT 1)"
+    for other in ("_halfvec * _halfvec", "NULL"):
+        statement = f"UPDATE embedding SET _halfvec = {other} {first}"
+        database.write("default", lambda connection, statement=statement: connection.execute(statement))
+        assert mem._core.vectors.verify() == ["a vector is another one in the vector index"]
+    mem._core.vectors._fill()
+    assert mem._core.vectors.verify() == []
 
 
 def test_a_write_is_two_round_trips(filled: tuple[Any, Talk]) -> None:
