@@ -1,7 +1,7 @@
 """On which stores `make test` tries a service: on SQLite and PostgreSQL, and on DuckDB or DynamoDB, test by test.
 
-These two take a seventh of the time of all tests. What a store is for is tried on each of them every day
-(tests/adapters, tests/crash, tests/property, tests/security); what services do with it needs one of the two, which the
+These two take a seventh of the time of all tests. What every store has to do is tried on both of them every day
+(tests/adapters, tests/crash, tests/property); for what services do with a store one of the two is enough, which the
 seed chooses. A soak tries both, and so does whoever runs a file by itself. Tried by tests/test_everyday_stores.py.
 """
 
