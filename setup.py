@@ -1,7 +1,7 @@
-"""The optional compiled scan kernel, and README.md for the package index; everything else is in pyproject.toml.
+"""The optional compiled kernels, and README.md for the package index; everything else is in pyproject.toml.
 
-`optional=True`: without a compiler the install goes on, and kernels.py falls back to numpy with the same results.
-RECOLLECT_KERNEL=none leaves the kernel out: `make release` makes its pure wheel so.
+`optional=True`: without a compiler the install goes on, and kernels.py and word_counts.py fall back to numpy and Python
+with the same results. RECOLLECT_KERNEL=none leaves the kernels out: `make release` makes its pure wheel so.
 """
 
 import os
@@ -23,19 +23,23 @@ def readme_elsewhere() -> str:
     return RELATIVE_LINK.sub(rf"]({there}/\1)", (HERE / "README.md").read_text(encoding="utf-8"))
 
 
-kernel = Extension(
-    "recollect.adapters.vectors.embedded._scan",
-    sources=["src/recollect/adapters/vectors/embedded/_scan.c"],
-    define_macros=[("Py_LIMITED_API", "0x030B0000")],
-    py_limited_api=True,
-    optional=True,
-    extra_compile_args=["/O2"] if sys.platform == "win32" else ["-O3"],
-)
-with_kernel = {"ext_modules": [kernel], "options": {"bdist_wheel": {"py_limited_api": "cp311"}}}
+KERNELS = ("recollect.adapters.vectors.embedded._scan", "recollect.domain.text.pool_words._words")
+kernels = [
+    Extension(
+        name,
+        sources=[f"src/{name.replace('.', '/')}.c"],
+        define_macros=[("Py_LIMITED_API", "0x030B0000")],
+        py_limited_api=True,
+        optional=True,
+        extra_compile_args=["/O2"] if sys.platform == "win32" else ["-O3"],
+    )
+    for name in KERNELS
+]
+with_kernels = {"ext_modules": kernels, "options": {"bdist_wheel": {"py_limited_api": "cp311"}}}
 
 if __name__ == "__main__":
     setup(
         long_description=readme_elsewhere(),
         long_description_content_type="text/markdown",
-        **({} if os.environ.get("RECOLLECT_KERNEL") == "none" else with_kernel),
+        **({} if os.environ.get("RECOLLECT_KERNEL") == "none" else with_kernels),
     )

@@ -1,8 +1,8 @@
 """Build what is published into dist/: `make release`.
 
 The sdist comes first. From it, unpacked elsewhere, the pure wheel is built: what the sdist lacks is missed here.
-Each platform's wheel is the pure one with the compiled kernel. Installers choose the pure wheel where none of these
-fits; there numpy does the kernel's work with the same results, and `recollect doctor` says so.
+Each platform's wheel is the pure one with the compiled kernels. Installers choose the pure wheel where none of these
+fits; there numpy and Python do the work of the kernels with the same results, and `recollect doctor` says so.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def _with_kernel(pure: Path, platform: kernel.Platform, out: Path, scratch: Path
     members = members_of(pure)
     info = _info(members)
     members[f"{info}/WHEEL"] = tagged(members[f"{info}/WHEEL"], platform.wheel_tag)
-    members[platform.member] = kernel.compiled(platform, scratch)
+    members |= kernel.compiled(platform, scratch)
     ordered = {name: members[name] for name in sorted(members, key=lambda name: (name.startswith(info), name))}
     return written(out / pure.name.replace("py3-none-any", platform.wheel_tag), ordered, info)
 

@@ -59,7 +59,8 @@ def problems_of(wheel: Path) -> Iterator[str]:
     yield from (f"{wheel.name} lacks {name}" for name in sorted(_wanted() - names))
     yield from (f"{wheel.name}: {link} leads nowhere on the package index" for link in RELATIVE_LINK.findall(metadata))
     compiled = {name for name in names if name.endswith((".so", ".pyd"))}
-    expected = {one.member for one in kernel.PLATFORMS if wheel.name.endswith(f"-{one.wheel_tag}.whl")}
+    platforms = [one for one in kernel.PLATFORMS if wheel.name.endswith(f"-{one.wheel_tag}.whl")]
+    expected = {one.member(name) for one in platforms for name in kernel.KERNELS}
     if compiled != expected:
         yield f"{wheel.name} has the compiled files {sorted(compiled)}, and should have {sorted(expected)}"
 

@@ -1,7 +1,7 @@
-"""The compiled kernel for every platform, built on this one: `zig cc` compiles C for all of them.
+"""The compiled kernels for every platform, built on this one: `zig cc` compiles C for all of them.
 
-It uses the limited API of Python 3.11, so one file serves every Python from 3.11 on. On Windows it is linked with an
-import library made from `windows/python3.def`, elsewhere Python's functions are found when the module is loaded.
+They use the limited API of Python 3.11, so one file serves every Python from 3.11 on. On Windows they are linked with
+an import library made from `windows/python3.def`, elsewhere Python's functions are found when a module is loaded.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 HERE = Path(__file__).parent
-SOURCE = HERE.parent / "src/recollect/adapters/vectors/embedded/_scan.c"
-FOLDER_IN_WHEEL = "recollect/adapters/vectors/embedded"
+SOURCES = HERE.parent / "src"
+KERNELS = ("recollect/adapters/vectors/embedded/_scan", "recollect/domain/text/pool_words/_words")
 
 
 @dataclass(frozen=True)
@@ -27,9 +27,8 @@ class Platform:
     machine: str = ""
     """What `dlltool` calls the processor, for Windows."""
 
-    @property
-    def member(self) -> str:
-        return f"{FOLDER_IN_WHEEL}/_scan{'.pyd' if self.machine else '.abi3.so'}"
+    def member(self, kernel: str) -> str:
+        return f"{kernel}{'.pyd' if self.machine else '.abi3.so'}"
 
     @property
     def wheel_tag(self) -> str:
@@ -46,12 +45,16 @@ PLATFORMS = (
 )
 
 
-def compiled(platform: Platform, folder: Path) -> bytes:
-    """The kernel for a platform; `folder` is for what is made on the way."""
+def compiled(platform: Platform, folder: Path) -> dict[str, bytes]:
+    """The kernels for a platform by what they are in a wheel; `folder` is for what is made on the way."""
+    return {platform.member(kernel): _compiled(platform, kernel, folder) for kernel in KERNELS}
+
+
+def _compiled(platform: Platform, kernel: str, folder: Path) -> bytes:
     made = folder / f"{platform.target}.out"
     common = ["-O3", "-g0", "-shared", "-Wall", "-Werror", "-DPy_LIMITED_API=0x030B0000"]
-    command = ["cc", "-target", platform.target, *common, *_linked(platform, folder), str(SOURCE), "-o", str(made)]
-    _zig(*command)
+    source = str(SOURCES / f"{kernel}.c")
+    _zig("cc", "-target", platform.target, *common, *_linked(platform, folder), source, "-o", str(made))
     return made.read_bytes()
 
 

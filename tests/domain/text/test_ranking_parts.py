@@ -167,3 +167,18 @@ def test_where_the_model_does_not_read_the_script_words_decide() -> None:
     told = Candidate("told", "渡轮九点出发", similarity=0.2, late=0.1)
     assert first(asked, [*near, told]) != "told"
     assert first(replace(asked, is_understood=False), [*near, told]) == "told"
+
+
+# --- What was said together
+
+
+def test_the_nearer_neighbour_lends_more() -> None:
+    hits = ranked("pottery", talk("Nothing", "Tea", "Pottery", "Fine"))
+    assert hits["t1"].parts["neighbours"] == hits["t3"].parts["neighbours"] > hits["t0"].parts["neighbours"]
+
+
+def test_what_has_no_session_stands_between_the_sessions_that_have_the_matter_and_those_that_have_not() -> None:
+    sessions = [("s1", "Pottery"), ("s1", "Tea"), (None, "Rain"), ("s2", "Wind"), ("s2", "Fog")]
+    pool = [Candidate(f"c{n}", text, session_id=session) for n, (session, text) in enumerate(sessions)]
+    parts = {id: hit.parts["session"] for id, hit in ranked("pottery", pool).items()}
+    assert parts["c1"] > parts["c2"] > parts["c3"]

@@ -29,6 +29,7 @@ doesn don hadn hasn haven isn ll m re s shan shouldn t ve wasn weren won wouldn 
 STOP_WORDS = frozenset(_STOP_WORDS.split())
 USER_ROLES = frozenset({"user", "human", "me"})
 ASSISTANT_ROLES = frozenset({"assistant", "ai", "agent", "bot", "model"})
+_ROLES = USER_ROLES | ASSISTANT_ROLES
 
 # Each is looked for in the index and in every text of the pool; a pasted page must not take a thousand looks.
 MOST_TERMS = 256
@@ -106,7 +107,7 @@ class Question:
         of_part = {
             folded(part): author
             for author in authors
-            if author.casefold() not in USER_ROLES | ASSISTANT_ROLES
+            if author.casefold() not in _ROLES
             for part in WORD.findall(author)
         }
         called: dict[str, list[str]] = {}
@@ -129,10 +130,9 @@ class Question:
 
         Notes and talk that were stored without an author: "Where does Tom work?" is answered by "I work at a mill".
         """
-        if self.first_person or not texts or any(one.casefold() not in USER_ROLES | ASSISTANT_ROLES for one in authors):
+        if self.first_person or not texts or any(one.casefold() not in _ROLES for one in authors):
             return self
-        own = sum(_SELF.search(text, 0, LOOKED_AT) is not None for text in texts)
-        return replace(self, speaker=self._asked_about()) if own >= len(texts) * MOSTLY else self
+        return replace(self, speaker=self._asked_about()) if _mostly_own(texts) else self
 
     def _asked_about(self) -> str | None:
         """The first name in it that is not where, with whom or about what something was, unless it has something."""
@@ -160,10 +160,20 @@ class Question:
         return _VERB_BEFORE_I.sub(lambda found: f"{_AGREEING[found[1].lower()]} I", text)
 
 
+def _mostly_own(texts: Sequence[str]) -> bool:
+    """Whether most of these are told in the first person; the rest is not looked at when that is clear."""
+    wanted, own = len(texts) * MOSTLY, 0
+    for left, text in zip(range(len(texts), 0, -1), texts, strict=True):
+        if own >= wanted or own + left < wanted:
+            break
+        own += _SELF.search(text, 0, LOOKED_AT) is not None
+    return own >= wanted
+
+
 @lru_cache(maxsize=10_000)
 def _spellings_of_name(author: str) -> tuple[list[str], list[str], list[str]]:
     """The words of a name: as they are, as names are written, and folded; none of what is only a role."""
-    parts = [] if author.casefold() in USER_ROLES | ASSISTANT_ROLES else WORD.findall(author)
+    parts = [] if author.casefold() in _ROLES else WORD.findall(author)
     return parts, [part.capitalize() for part in parts], [folded(part) for part in parts]
 
 
@@ -198,12 +208,13 @@ def _is_asked(text: str) -> bool:
 def _terms(text: str) -> tuple[str, ...]:
     """The words that carry meaning (all, if none does): stop words cost full-text search 6 points of R@10."""
     words: dict[str, None] = {}
-    for token in tokens(text):
+    cut = tokens(text)
+    for token in cut:
         words |= dict.fromkeys([token[:MOST_TERMS]] if is_paired(token) else parts(token))
         if len(words) > 2 * MOST_TERMS:
             break
     kept = [word for word in words if word not in STOP_WORDS] or list(words)
-    identifiers = dict.fromkeys(token for token in tokens(text) if not token.isalnum() and len(token) <= LONGEST_NAME)
+    identifiers = dict.fromkeys(token for token in cut if not token.isalnum() and len(token) <= LONGEST_NAME)
     return _within_bounds([*kept, *identifiers])
 
 

@@ -14,8 +14,7 @@ Measured end to end by `make bench-recall` (bench/results/recall_sets.json): LoC
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from operator import attrgetter
@@ -24,12 +23,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from recollect.domain.text.named_times import NamedTime
+from recollect.domain.text.pool_words.mentions import telling
+from recollect.domain.text.pool_words.pool_texts import PoolTexts
+from recollect.domain.text.pool_words.word_counts import occurrences
 from recollect.domain.text.questions import ASSISTANT_ROLES, USER_ROLES, WORD, Question
 from recollect.domain.text.tokenizer import folded, terms_asked
-from recollect.domain.text.word_counts import occurrences
+from recollect.domain.text.traits import Traits, numbers_of, traits_of
 
 Floats = NDArray[np.float64]
-Around = list[tuple[Floats, NDArray[np.intp]]]
 
 # --- What the store is asked for -------------------------------------------------------------------------
 # With the neighbours, 100 + 100 hold 96.9% of LoCoMo's evidence and rank it as well as 300 + 300 do (R@10 82.6
@@ -130,8 +131,11 @@ LOOKED_AT = 10
 ANSWERED = 0.5
 _LONGEST_SESSION = 1 << 40  # apart enough that the last of one session is no neighbour of the first of the next
 _ID = attrgetter("id")
-_AFTER_A_CALL = frozenset(["", ",", "!", "?", "."])
-_CALLING = re.compile(r"(?:,|\b(?:hey|hi|hello|thanks|thank you|wow|bye|dear))\s*$", re.IGNORECASE)
+_STEPS = np.array([sign * distance for distance in range(1, NEIGHBOUR_REACH + 1) for sign in (-1, 1)])
+# What a score is the sum of, in this order.
+PARTS = ("words", "neighbours", "similarity", "late", "author", "date", "length", "asking", "session")
+_WORDS, _NEIGHBOURS, _SIMILARITY, _LATE, _AUTHOR, _DATE, _LENGTH, _ASKING, _SESSION = range(len(PARTS))
+
 
 # --- Candidates and hits ---------------------------------------------------------------------------------
 
@@ -150,6 +154,8 @@ class Candidate:
     similarity: float | None = None
     similarity_rephrased: float | None = None
     late: float | None = None
+    traits: Traits | None = None
+    """Of `text`, where they are kept; where not, they are worked out when it is ranked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,68 +202,63 @@ class Ranking:
     """
 
     def __init__(self, question: Question, candidates: Sequence[Candidate], weights: Weights = WEIGHTS) -> None:
-        self._pool = sorted(candidates, key=_ID)
-        if not self._pool:
+        self._pool = pool = sorted(candidates, key=_ID)
+        if not pool:
             return
         self._weights = weights = _suiting(weights, question)
-        named = set(question.named_authors({c.author for c in self._pool if c.author}))
-        self._sessions = _Sessions.of(self._pool)
-        self._words = _Words.found(_asked_terms(question, named), self._pool, self._sessions)
-        own, lent = self._words.parts()
-        trust = self._words.trust(question)
-        whole = weights.whole * (self._words.share > WHOLE_SHARE)
-        self._by_words = {
-            "words": trust * (weights.words * own + whole),
-            "neighbours": trust * weights.neighbours * lent,
-        }
-        asks, self._follows = _asking(self._pool, self._words.around)
-        self._by_facts = {
-            "author": weights.author * _author(question, self._pool, named),
-            "date": weights.date * _date(question, self._pool),
-            "length": weights.length * _brevity(self._pool),
-        }
+        traits = [c.traits or traits_of(c.text) for c in pool]
+        size, asks, has_question = numbers_of(traits)
+        texts = PoolTexts.of([c.text for c in pool], [known.folded for known in traits])
+        authors = [c.author for c in pool]
+        named = set(question.named_authors({author for author in authors if author}))
+        self._sessions = _Sessions.of(pool)
+        self._around = _Neighbours.of(pool, self._sessions)
+        self._words = words = _Words.found(_asked_terms(question, named), texts, pool, self._around)
+        own, lent = words.parts()
+        trust = words.trust(question)
+        self._follows = self._around.before(has_question)
         self._asking = weights.asks * asks + weights.answers * self._follows
-        best_words = self._sessions.best(self._words.in_context)
-        self._session_words = trust * weights.session * _standardised(best_words, self._words.least_spread)
+        best_words = self._sessions.best(words.in_context)
+        self._session_words = trust * weights.session * _standardised(best_words, words.least_spread)
+        self._table = table = np.empty((len(pool), len(PARTS)))
+        table[:, _WORDS] = trust * (weights.words * own + weights.whole * (words.share > WHOLE_SHARE))
+        table[:, _NEIGHBOURS] = trust * weights.neighbours * lent
+        table[:, _AUTHOR] = weights.author * _author(question, authors, named, pool, texts)
+        table[:, _DATE] = weights.date * _date(question, pool)
+        table[:, _LENGTH] = weights.length * _brevity(size)
 
     def best(self, limit: int | None = None) -> list[Ranked]:
+        """The best of the pool with what they were found by."""
         if not self._pool:
             return []
-        parts = self._parts()
-        names = list(parts)
-        table = np.stack(list(parts.values()), axis=1)
-        scores = table.sum(axis=1)
-        first = np.argsort(-scores, kind="stable")[:limit]
-        chosen = zip(
-            first.tolist(), scores[first].tolist(), self._match()[first].tolist(), table[first].tolist(), strict=True
-        )
+        scores, cosine = self._scores()
+        first = _order(scores, limit)
+        matches = _match(cosine[first], self._words.share[first]).tolist()
+        chosen = zip(first.tolist(), scores[first].tolist(), matches, self._table[first].tolist(), strict=True)
         return [
-            Ranked(self._pool[i].id, score, match, dict(zip(names, row, strict=True)))
+            Ranked(self._pool[i].id, score, match, dict(zip(PARTS, row, strict=True)))
             for i, score, match, row in chosen
         ]
 
-    def _parts(self) -> dict[str, Floats]:
-        similarity, late = _meaning(self._pool, self._weights)
+    def leading(self, limit: int | None = None) -> list[str]:
+        """The ids of the best alone, where nobody looks at what they were found by."""
+        if not self._pool:
+            return []
+        pool = self._pool
+        return [pool[i].id for i in _order(self._scores()[0], limit).tolist()]
+
+    def _scores(self) -> tuple[Floats, Floats]:
+        """The scores, and the cosines as they are matched; what each part says is then in the table."""
+        weights, table = self._weights, self._table
+        higher, cosine = _cosines(self._pool)
+        similarity, late = _meaning(cosine, [c.late for c in self._pool], weights)
         meaning = _standardised(similarity + late)
         session = _standardised(self._sessions.best(meaning))
-        return {
-            **self._by_words,
-            "similarity": similarity,
-            "late": late,
-            **self._by_facts,
-            "asking": self._asking + self._weights.answers_it * self._follows * self._before(meaning),
-            "session": self._session_words + self._weights.session_meaning * session,
-        }
-
-    def _before(self, values: Floats) -> Floats:
-        """For each candidate the value of the one before it in its session; 0 where that is not known."""
-        around = self._words.around
-        return np.append(values, 0.0)[around[0][1]] if around else np.zeros(len(values))
-
-    def _match(self) -> Floats:
-        """How well a memory answers by itself: half its cosine, half the share of the question's words it has."""
-        cosine = np.maximum(_known([c.similarity for c in self._pool]), _cosine(self._pool))
-        return 0.5 * np.minimum(np.maximum(cosine, 0.0), 1.0) + 0.5 * self._words.share
+        table[:, _SIMILARITY] = similarity
+        table[:, _LATE] = late
+        table[:, _ASKING] = self._asking + weights.answers_it * self._follows * self._around.before(meaning)
+        table[:, _SESSION] = self._session_words + weights.session_meaning * session
+        return np.add.reduce(table, axis=1), higher
 
 
 def _suiting(weights: Weights, question: Question) -> Weights:
@@ -305,33 +306,45 @@ def _spread(from_mean: Floats) -> float:
 
 def _known(values: Sequence[float | None]) -> Floats:
     """Unknown values stand at the lowest known one: not measured is no reason to rise, nor to sink further."""
+    if values.count(None) == len(values):
+        return np.zeros(len(values))
     known = np.array(values, dtype=float)  # None becomes nan
     unknown = np.isnan(known)
-    known[unknown] = 0.0 if unknown.all() else known[~unknown].min()
+    if unknown.any():
+        known[unknown] = 0.0 if unknown.all() else known[~unknown].min()
     return known
+
+
+def _order(scores: Floats, limit: int | None) -> NDArray[np.intp]:
+    return np.argsort(-scores, kind="stable")[:limit]
+
+
+def _match(cosine: Floats, share: Floats) -> Floats:
+    """How well a memory answers by itself: half its cosine, half the share of the question's words it has."""
+    return 0.5 * np.minimum(np.maximum(cosine, 0.0), 1.0) + 0.5 * share
 
 
 # --- Meaning ---------------------------------------------------------------------------------------------
 
 
-def _cosine(pool: Sequence[Candidate]) -> Floats:
-    if any(c.similarity_rephrased is not None for c in pool):
-        return _known([c.similarity_rephrased for c in pool])
-    return _known([c.similarity for c in pool])
+def _cosines(pool: Sequence[Candidate]) -> tuple[Floats, Floats]:
+    """The cosines: the higher of both for each, of the question as it was put and rephrased; and those that count."""
+    similarity = _known([c.similarity for c in pool])
+    rephrased = [c.similarity_rephrased for c in pool]
+    if rephrased.count(None) == len(pool):
+        return similarity, similarity
+    counted = _known(rephrased)
+    return np.maximum(similarity, counted), counted
 
 
-def _meaning(pool: Sequence[Candidate], weights: Weights) -> tuple[Floats, Floats]:
+def _meaning(cosine: Floats, measured: Sequence[float | None], weights: Weights) -> tuple[Floats, Floats]:
     """Nearness in meaning: what the cosine counts, and what late interaction does where that was measured."""
-    similarity = _standardised(_cosine(pool), LEAST_COSINE_SPREAD, TYPICAL_COSINE_SPREAD)
-    measured = [c.late for c in pool]
-    late = (
-        _standardised(_known(measured), LEAST_LATE_SPREAD, TYPICAL_LATE_SPREAD)
-        if any(measured)
-        else np.zeros(len(pool))
-    )
-    if not late.any():
-        return weights.similarity_alone * similarity, late
-    return weights.similarity * similarity, weights.late * late
+    similarity = _standardised(cosine, LEAST_COSINE_SPREAD, TYPICAL_COSINE_SPREAD)
+    if any(measured):
+        late = _standardised(_known(measured), LEAST_LATE_SPREAD, TYPICAL_LATE_SPREAD)
+        if late.any():
+            return weights.similarity * similarity, weights.late * late
+    return weights.similarity_alone * similarity, np.zeros(len(cosine))
 
 
 # --- Words -----------------------------------------------------------------------------------------------
@@ -348,7 +361,6 @@ class _Words:
     own: Floats
     in_context: Floats
     share: Floats
-    around: Around
     least_spread: float = 1e-9
 
     def trust(self, question: Question) -> float:
@@ -363,66 +375,77 @@ class _Words:
         return _from_mean(self.own) / spread, _from_mean(self.in_context - self.own) / spread
 
     @classmethod
-    def found(cls, terms: Sequence[str], pool: Sequence[Candidate], sessions: _Sessions) -> _Words:
-        counts = occurrences(terms, [c.text for c in pool])
-        if not counts.any():
+    def found(cls, terms: Sequence[str], texts: PoolTexts, pool: Sequence[Candidate], around: _Neighbours) -> _Words:
+        counts = occurrences(terms, texts)
+        has = counts > 0
+        if not has.any():
             # What only the author or the date of a memory says, the index knows.
             lexical = np.array([c.lexical for c in pool], dtype=float)
-            return cls(lexical, lexical, lexical / max(float(lexical.max()), 1e-9), _neighbours(pool, sessions))
-        length = np.array([len(c.text) for c in pool], dtype=float)
-        frequency = counts / (1 - LENGTH_NORM + LENGTH_NORM * length / length.mean())
-        with_a_column_for_nobody = np.zeros((len(counts), len(pool) + 1))
-        with_a_column_for_nobody[:, :-1] = frequency
-        lent = np.zeros_like(frequency)
-        around = _neighbours(pool, sessions)
-        for share, index in around:
-            lent += share * with_a_column_for_nobody[:, index]
-        present = (counts > 0).sum(axis=1)
+            return cls(lexical, lexical, lexical / max(float(lexical.max()), 1e-9))
+        length = texts.lengths.astype(float)
+        mean_length = np.add.reduce(length) / len(length)
+        frequency = counts / (1 - LENGTH_NORM + LENGTH_NORM * length / mean_length)
+        present = np.add.reduce(has, axis=1, dtype=np.intp)
         rarity = np.log(1 + (len(pool) - present + 0.5) / (present + 0.5))
+        in_context = frequency + around.lent(frequency)
+        every = np.add.reduce(rarity)
         return cls(
             own=rarity @ (frequency / (frequency + SATURATION)),
-            in_context=rarity @ ((frequency + lent) / (frequency + lent + SATURATION)),
-            share=rarity @ (counts > 0) / rarity.sum(),
-            around=around,
-            least_spread=LEAST_WORD_SPREAD * float(rarity.sum()),
+            in_context=rarity @ (in_context / (in_context + SATURATION)),
+            share=rarity @ has / every,
+            least_spread=LEAST_WORD_SPREAD * float(every),
         )
 
 
-def _neighbours(pool: Sequence[Candidate], sessions: _Sessions) -> Around:
-    """For each step along the session: what it lends, and where in the pool that neighbour is (-1 = nowhere)."""
-    placed = np.array([i for i, c in enumerate(pool) if c.position is not None])
-    if len(placed) < 2:
-        return []
-    place = (sessions.member[placed] + 1) * _LONGEST_SESSION + np.array([pool[i].position for i in placed.tolist()])
-    without_session = LENT_WITHOUT_SESSION * min(1.0, len(pool) / HANDFUL)
-    lent = np.where(sessions.member < 0, without_session, LENT_BY_A_NEIGHBOUR)
-    order = np.argsort(place, kind="stable")
-    known = place[order]
-    around = []
-    for distance in range(1, NEIGHBOUR_REACH + 1):
-        for step in (-distance, distance):
-            beside = place + step
-            at = np.searchsorted(known, beside, "right") - 1
-            index = np.full(len(pool), -1, dtype=np.intp)
-            index[placed] = np.where(known[at] == beside, placed[order[at]], -1)
-            around.append((lent / distance, index))
-    return around
+@dataclass(slots=True)
+class _Neighbours:
+    """Where in the pool the one before each is, the one after it, those beyond, and what they lend; the pool's length
+    is nowhere.
+    """
+
+    lends: list[Floats]
+    """By the distance."""
+    places: list[NDArray[np.intp]]
+
+    @classmethod
+    def of(cls, pool: Sequence[Candidate], sessions: _Sessions) -> _Neighbours:
+        position = np.array([c.position for c in pool], dtype=float)  # None becomes nan
+        placed = np.flatnonzero(~np.isnan(position))
+        if len(placed) < 2:
+            return cls([], [])
+        member = sessions.member
+        place = (member[placed] + 1) * _LONGEST_SESSION + position[placed].astype(np.intp)
+        without_session = LENT_WITHOUT_SESSION * min(1.0, len(pool) / HANDFUL)
+        lends = np.where(member < 0, without_session, LENT_BY_A_NEIGHBOUR)
+        order = np.argsort(place, kind="stable")
+        known = place[order]
+        beside = place + _STEPS[:, None]
+        at = known.searchsorted(beside, "right") - 1
+        places = np.full((len(_STEPS), len(pool)), len(pool), dtype=np.intp)
+        places[:, placed] = np.where(known[at] == beside, placed[order][at], len(pool))
+        return cls([lends / distance for distance in range(1, NEIGHBOUR_REACH + 1)], list(places))
+
+    def lent(self, frequency: Floats) -> Floats:
+        """What is lent to each by those beside it."""
+        lent = np.zeros_like(frequency)
+        with_a_column_for_nobody = np.zeros((len(frequency), frequency.shape[1] + 1))
+        with_a_column_for_nobody[:, :-1] = frequency
+        for step, place in enumerate(self.places):
+            lent += self.lends[step // 2] * with_a_column_for_nobody.take(place, axis=1, mode="clip")
+        return lent
+
+    def before(self, values: Floats) -> Floats:
+        """For each the value of the one before it in its session; 0 where that is not known."""
+        if not self.places:
+            return np.zeros(len(values))
+        with_one_for_nobody = np.zeros(len(values) + 1)
+        with_one_for_nobody[:-1] = values
+        return with_one_for_nobody.take(self.places[0], mode="clip")
 
 
-def _asking(pool: Sequence[Candidate], around: Around) -> tuple[Floats, Floats]:
-    """Which memories end with a question, and which follow one that has a question in it."""
-    asks = np.array([c.text.rstrip().endswith("?") for c in pool], dtype=float)
-    if not around:
-        return asks, np.zeros(len(pool))
-    has_question = np.array([*("?" in c.text for c in pool), False], dtype=float)
-    _, before = around[0]
-    return asks, has_question[before]
-
-
-def _brevity(pool: Sequence[Candidate]) -> Floats:
+def _brevity(size: Floats) -> Floats:
     """In bytes, since a character of Chinese says more than a letter does."""
-    size = np.array([len(c.text.encode()) + 10 for c in pool], dtype=float)
-    return np.minimum(np.maximum(_standardised(np.log(size), LEAST_LENGTH_SPREAD), -3.0), 1.0)
+    return np.minimum(np.maximum(_standardised(np.log(size + 10), LEAST_LENGTH_SPREAD), -3.0), 1.0)
 
 
 # --- Sessions, authors, dates ----------------------------------------------------------------------------
@@ -434,24 +457,35 @@ class _Sessions:
 
     member: NDArray[np.intp]
     count: int
+    has_others: bool
+    """Whether some were said in none."""
 
     @classmethod
     def of(cls, pool: Sequence[Candidate]) -> _Sessions:
-        codes: dict[str, int] = {}
-        member = [-1 if c.session_id is None else codes.setdefault(c.session_id, len(codes)) for c in pool]
-        return cls(np.array(member, dtype=np.intp), len(codes))
+        told_in = [c.session_id for c in pool]
+        codes = dict.fromkeys(told_in)
+        codes.pop(None, None)
+        of_session: dict[str | None, int] = dict(zip(codes, range(len(codes)), strict=True))
+        of_session[None] = -1
+        member = np.fromiter(map(of_session.__getitem__, told_in), np.intp, len(told_in))
+        return cls(member, len(codes), bool((member < 0).any()))
 
     def best(self, values: Floats) -> Floats:
         """For each candidate the highest value in its session; its own is the mean if it has no session."""
         if self.count < 2:
             return np.zeros(len(values))
         highest = np.full(self.count, -np.inf)
+        if not self.has_others:
+            np.maximum.at(highest, self.member, values)
+            return highest[self.member]
         inside = self.member >= 0
         np.maximum.at(highest, self.member[inside], values[inside])
-        return np.where(inside, highest[self.member], highest.mean())
+        return np.where(inside, highest[self.member], np.add.reduce(highest) / self.count)
 
 
-def _author(question: Question, pool: Sequence[Candidate], named: set[str]) -> Floats:
+def _author(
+    question: Question, authors: Sequence[str | None], named: set[str], pool: Sequence[Candidate], texts: PoolTexts
+) -> Floats:
     """1 for a memory by an author whom the question names; a half for the user's own when it says I or my; most of it
     for what somebody else tells about a named one.
 
@@ -462,38 +496,16 @@ def _author(question: Question, pool: Sequence[Candidate], named: set[str]) -> F
         roles = USER_ROLES if question.first_person else ASSISTANT_ROLES
     elif question.speaker:
         roles = USER_ROLES
-    claims = dict.fromkeys(named, 1.0)
-    for author in {c.author for c in pool if c.author} - named:
-        claims[author] = ROLE_CLAIM if author.casefold() in roles else 0.0
-    own = np.array([claims[c.author] if c.author else 0.0 for c in pool])
-    if not named:
-        return own
-    told = _told_of({part for author in named for part in WORD.findall(author)})
-    of_others = [c.author not in named and told(c.text) for c in pool]
-    return np.asarray(np.maximum(own, MENTION_CLAIM * np.array(of_others, dtype=float)))
-
-
-def _told_of(names: Collection[str]) -> Callable[[str], bool]:
-    """Whether a text tells of one of these, not only calls them: "Thanks, Ann!" calls her."""
-    spelt = "|".join(re.escape(name) for name in sorted(names))
-    named = re.compile(rf"(?<!\w)(?:{spelt})(?!\w)", re.IGNORECASE)
-    plain = [name.lower() for name in names] if all(map(str.isascii, names)) else None
-
-    def tells(text: str) -> bool:
-        if plain is not None and text.isascii():  # most have none of the names, and to see that is quick
-            lowered = text.lower()
-            if not any(map(lowered.__contains__, plain)):
-                return False
-        return any(
-            text[found.end() : found.end() + 1] not in _AFTER_A_CALL and not _CALLING.search(_before(found, text))
-            for found in named.finditer(text)
-        )
-
-    return tells
-
-
-def _before(found: re.Match[str], text: str) -> str:
-    return text[max(0, found.start() - 12) : found.start()]
+    claims: dict[str | None, float] = {
+        author: ROLE_CLAIM if author and author.casefold() in roles else 0.0 for author in set(authors)
+    }
+    claims |= dict.fromkeys(named, 1.0)
+    claim = np.array([claims[author] for author in authors])
+    if named:
+        names = {part for author in named for part in WORD.findall(author)}
+        told = telling(names, [c.text for c in pool], texts)
+        claim[[row for row in told if authors[row] not in named]] = MENTION_CLAIM
+    return claim
 
 
 def _date(question: Question, pool: Sequence[Candidate]) -> Floats:

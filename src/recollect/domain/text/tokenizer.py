@@ -127,15 +127,32 @@ def terms_of(texts: Iterable[str]) -> dict[str, None]:
     length = 0
     for text in texts:
         length += len(text)
-        cut = tokens(text)
-        if text.isascii() and "".join(cut).isalnum():  # plain words, as in most texts
-            found |= dict.fromkeys(map(stem, cut))
-            continue
-        for token in cut:
-            if is_paired(token):
-                found |= dict.fromkeys(token)
-            _add(token, found)
+        if len(text) <= _OFTEN_SAME:
+            found |= _terms_of_short(text)
+        else:
+            _add_text(text, found)
     return found if length <= _CERTAINLY_LESS else _first_of(found)
+
+
+_OFTEN_SAME = 24  # characters: authors and days are the same for many records
+
+
+@lru_cache(maxsize=10_000)
+def _terms_of_short(text: str) -> dict[str, None]:
+    found: dict[str, None] = {}
+    _add_text(text, found)
+    return found
+
+
+def _add_text(text: str, found: dict[str, None]) -> None:
+    cut = tokens(text)
+    if text.isascii() and "".join(cut).isalnum():  # plain words, as in most texts
+        found |= dict.fromkeys(map(stem, cut))
+        return
+    for token in cut:
+        if is_paired(token):
+            found |= dict.fromkeys(token)
+        _add(token, found)
 
 
 def _first_of(found: dict[str, None]) -> dict[str, None]:
