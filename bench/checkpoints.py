@@ -118,7 +118,7 @@ def measured(name: str, contender: Contender, steps: int, empty: int) -> dict[st
 
 def open_recollect(
     folder: Path, stack: ExitStack, keep: int | None = None
-) -> tuple[Any, Path, Callable[[], None], int]:
+) -> tuple[Any, Path, Callable[[], object], int]:
     path = folder / f"recollect-{keep}.db"
     mem = stack.enter_context(recollect.open(path, embedder="none"))
     flush = mem._core.store.erase_traces
@@ -126,7 +126,7 @@ def open_recollect(
     return RecollectSaver(mem, keep=keep), path, flush, size(path)
 
 
-def open_langgraph(folder: Path, stack: ExitStack) -> tuple[Any, Path, Callable[[], None], int]:
+def open_langgraph(folder: Path, stack: ExitStack) -> tuple[Any, Path, Callable[[], object], int]:
     path = folder / "langgraph.db"
     connection = stack.enter_context(closing(sqlite3.connect(path, check_same_thread=False)))
     saver = SqliteSaver(connection)

@@ -77,8 +77,8 @@ class DelegatingStore:
     def mend(self) -> list[str]:
         return self._inner.mend()
 
-    def erase_traces(self) -> None:
-        self._inner.erase_traces()
+    def erase_traces(self) -> list[str]:
+        return self._inner.erase_traces()
 
     def close(self) -> None:
         self._inner.close()

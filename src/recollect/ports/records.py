@@ -87,6 +87,9 @@ class Capabilities:
     """The database finds the nearest vectors itself, by pgvector."""
     row_by_row: bool = False
     """Reading releases the interpreter and takes it again for every row."""
+    keeps_rows: bool = False
+    """What ranks a memory is kept in memory once it was read, as long as it does not change: it is worth reading little
+    of many, and the rest of those that are shown."""
     encrypted: bool = False
     """All of it is encrypted at rest, whichever fields are declared so."""
     remarks: tuple[Remark, ...] = ()
@@ -185,8 +188,9 @@ class RecordStore(Reads, Protocol):
     def mend(self) -> list[str]:
         """Make the derived parts (text index) again from the records; says what was done."""
 
-    def erase_traces(self) -> None:
-        """Leave no byte of what was deleted for good in the store's own files."""
+    def erase_traces(self) -> list[str]:
+        """Leave no byte of what was deleted for good in the store's own files; notes where that ends later, by itself.
+        Then it is to be called again."""
 
     def close(self) -> None: ...
 

@@ -76,16 +76,17 @@ def erase_traces(tenant: Tenant) -> list[str]:
         waits.append(f"stored files are deleted when their storage is available again: {failure.message}")
         notes = _of_other_than_cold_files(tenant, notes)
     try:
-        waits += overwrite(tenant)
+        waits += _overwritten_in_memory_and_index(tenant)
+        unfinished = tenant.store.erase_traces()
     except RecollectError as error:
         raise type(error)(
             f"it is deleted, but traces of it are still on disk: {error.message}",
             remedy="fix that, then erase it again or run `recollect sweep`; opening the store also tries it",
             **error.details,
         ) from error
-    if notes:
+    if notes and not unfinished:
         tenant.transact([DeleteWhere(Erasure, (OneOf("id", notes),))])
-    return waits
+    return waits + unfinished
 
 
 def _of_other_than_cold_files(tenant: Tenant, notes: tuple[str, ...]) -> tuple[str, ...]:
@@ -94,22 +95,21 @@ def _of_other_than_cold_files(tenant: Tenant, notes: tuple[str, ...]) -> tuple[s
 
 
 def overwrite(core: Core) -> list[str]:
-    """The index and the store overwrite what was deleted; notes, if the index is unavailable.
+    """The index and the store overwrite what was deleted; notes, if the index is unavailable or the store not done."""
+    return _overwritten_in_memory_and_index(core) + core.store.erase_traces()
 
-    Questions may have named it. They are only in memory: this process forgets those of all its tenants.
-    """
+
+def _overwritten_in_memory_and_index(core: Core) -> list[str]:
+    """Questions may have named it. They are only in memory: this process forgets those of all its tenants."""
     for embedder in (*core.embedders, core.question_encoder):
         if isinstance(embedder, RemembersQuestions):
             embedder.forget_questions()
-    waits: list[str] = []
     try:
         core.vectors.purge()
     except IndexFailed as failure:
-        waits = [
-            f"their vectors are removed from the index when it is available again and `reindex` runs: {failure.message}"
-        ]
-    core.store.erase_traces()
-    return waits
+        when = "when it is available again and `reindex` runs"
+        return [f"their vectors are removed from the index {when}: {failure.message}"]
+    return []
 
 
 def delete_content(tenant: Tenant, digests: Sequence[str]) -> int:

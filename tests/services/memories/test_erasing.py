@@ -76,6 +76,20 @@ def test_what_is_owed_is_said_and_finished(
         assert MARK.encode() not in left
 
 
+def test_what_a_store_finishes_later_is_said_and_owed_until_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with recollect.open(tmp_path / "a.db", embedder="hash") as mem:
+        id, store = mem.remember(f"the secret is {MARK}").id, mem._core.store
+        with monkeypatch.context() as later:
+            later.setattr(store, "erase_traces", lambda: ["the server is still at it"])
+            assert mem.erase(id).notes == ["the server is still at it"]
+            assert mem.sweep().notes == ["the server is still at it"]
+            assert mem.stats().erasures_owed == 1
+        assert mem.sweep().notes == []
+        assert mem.stats().erasures_owed == 0
+
+
 def test_what_is_owed_is_finished_when_the_store_is_next_opened(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -125,9 +125,9 @@ class LateNotes(DelegatingStore):
         super().__init__()
         self.journal = Journal(self, flush_seconds=3600)
 
-    def erase_traces(self) -> None:
+    def erase_traces(self) -> list[str]:
         self.journal.flush()
-        super().erase_traces()
+        return super().erase_traces()
 
 
 def test_what_another_process_notes_about_them_meanwhile_is_unnamed_too() -> None:

@@ -135,8 +135,9 @@ class MemoryStore:
     def mend(self) -> list[str]:
         return []
 
-    def erase_traces(self) -> None:
+    def erase_traces(self) -> list[str]:
         """Nothing is kept of what was deleted."""
+        return []
 
     def rename_deleted(self, scope: Scope, names: Mapping[tuple[str, str], str]) -> None:
         with self._reading():

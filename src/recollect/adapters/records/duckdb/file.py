@@ -27,7 +27,7 @@ from recollect.adapters.atomic_file import (
     sync_file,
 )
 from recollect.adapters.encryption.master_key import MasterKey
-from recollect.adapters.records.common.file_errors import damaged, disk_error, file_errors
+from recollect.adapters.records.common.file_errors import FileErrors, damaged, disk_error
 from recollect.adapters.records.common.file_keys import no_key, not_encrypted, wrong_key
 from recollect.adapters.records.common.replaced_file import replace_wiping, wipe_replaced
 from recollect.adapters.records.common.sql_compiler import quoted
@@ -420,7 +420,7 @@ def _in_use(path: Path, holder: str) -> StoreBusy:
 
 
 def translated_errors(path: Path) -> AbstractContextManager[None]:
-    return file_errors(path, duckdb.Error, recollect_error)
+    return FileErrors(path, duckdb.Error, recollect_error)
 
 
 def recollect_error(error: duckdb.Error, path: Path) -> RecollectError:

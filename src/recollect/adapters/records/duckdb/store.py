@@ -138,9 +138,10 @@ class DuckdbStore(SqlReads):
     def erase_words(self) -> None:
         """Texts are never encrypted one by one here, so no words are left when they are."""
 
-    def erase_traces(self) -> None:
+    def erase_traces(self) -> list[str]:
         """Leave no byte of what was deleted: the whole file is written anew, which takes as long as that takes."""
         self._file.rewrite()
+        return []
 
     def scan(self, scope: Scope, needles: Sequence[bytes]) -> Iterator[ScannedPlace]:
         """Every file of the store. DuckDB compresses much of what it writes: reading the records shows that."""
@@ -284,6 +285,9 @@ class _Tables(SqlTables[int]):
             self._file.same_file()
         self._committed, self._cursor = (self.seq, self._records), None
         self._holding.close()
+
+    def tidy(self) -> None:
+        """DuckDB moves its log by itself."""
 
     def rollback(self) -> None:
         cursor, self._cursor = self._cursor, None

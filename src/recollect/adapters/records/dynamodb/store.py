@@ -170,9 +170,10 @@ class DynamoStore:
         """No words are stored but in segments: each process has them in a file of its own that has no name."""
         self._drop_segments()
 
-    def erase_traces(self) -> None:
+    def erase_traces(self) -> list[str]:
         """What was deleted is out of the table at once; point-in-time recovery keeps it as long as AWS is told to."""
         self._drop_segments()
+        return []
 
     def keep_segments(self, objects: ObjectStore, seal_rows: int = SEAL_ROWS) -> None:
         """From now on copies of the search index are stored there, and fetched by processes that come later."""

@@ -64,6 +64,7 @@ from recollect.adapters.records.postgres.maintenance import check_records
 from recollect.adapters.records.postgres.member_indexes import MemberSearch
 from recollect.adapters.records.postgres.read_ahead import Chain, read_ahead
 from recollect.adapters.records.postgres.scan import scan_tables
+from recollect.adapters.records.postgres.vacuuming import vacuum
 from recollect.adapters.records.postgres.vectors import (
     FACET_COLUMNS,
     PostgresVectors,
@@ -246,11 +247,10 @@ class PostgresStore(SqlReads):
         with self.as_owner() as connection:
             return rebuild_text(connection, self._reading)
 
-    def erase_traces(self) -> None:
+    def erase_traces(self) -> list[str]:
         """Vacuum gives the space of deleted rows free; the files hold their bytes until that space is used again."""
         with self.as_owner() as connection:
-            for table in (*sorted(RECORDS), "recollect_gone"):
-                connection.execute(f"VACUUM {quoted(table)}")
+            return vacuum(connection, (*sorted(RECORDS), "recollect_gone"))
 
     def erase_words(self) -> None:
         with self.as_owner() as connection:
