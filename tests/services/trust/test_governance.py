@@ -12,6 +12,7 @@ import pytest
 
 import recollect
 from recollect.errors import IllegalTransition, InvalidInput, NotFound
+from recollect.services.admin import expiry
 
 cite = recollect.cite
 
@@ -198,6 +199,21 @@ def test_erasing_leaves_nothing_behind(mem: Any, tmp_path: Path) -> None:
     mem.close()
     for path in [p for p in tmp_path.rglob("*") if p.is_file()]:
         assert marker.encode() not in path.read_bytes(), path.name
+
+
+def test_what_has_expired_is_deleted_some_at_a_time(mem: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others write in between, also where a million expired while nobody swept."""
+    monkeypatch.setattr(expiry, "AT_ONCE", 2)
+    long_ago = datetime.now(UTC) - timedelta(days=1)
+    for number in range(5):
+        mem.remember(f"old {number}", expires_at=long_ago)
+    for number in range(3):
+        mem.state.save(f"agent-{number}", {"step": 1}, expires_at=long_ago)
+    reply = mem.sweep()
+    assert (reply.expired, reply.states) == (5, 3)
+    told = [one.request for one in mem.log(limit=100).entries if one.action == "sweep"]
+    assert [(one["count"], one["states"]) for one in reversed(told)] == [(2, 2), (2, 1), (1, 0)]
+    assert mem.stats().memories == 0
 
 
 def test_sweeping_deletes_what_has_expired(mem: Any) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import zip_longest
 
 from pydantic import Field
 
@@ -21,7 +22,7 @@ from recollect.errors import (
     VersionConflict,
 )
 from recollect.ports.query import Compare, OneOf, Query
-from recollect.ports.steps import DeleteWhere
+from recollect.ports.steps import DeleteWhere, Step
 from recollect.retry import retry
 from recollect.services.admin.partitions import keep_retention
 from recollect.services.admin.record_removal import has_forks
@@ -36,6 +37,8 @@ from recollect.services.requests import Reply, Request
 from recollect.services.tenant import Tenant
 from recollect.services.transaction import commit, logged
 from recollect.services.workspaces.blobs import collect
+
+AT_ONCE = 200  # deleted in one transaction, for which others who write wait
 
 
 class SweepRequest(Request):
@@ -84,11 +87,7 @@ def sweep(tenant: Tenant, request: SweepRequest) -> SweepReply:
     except (Unavailable, InvalidSettings) as failure:  # a storage that is away must not keep the rest from expiring
         objects, notes = 0, [f"stored files were not looked through: {failure.message}"]
     if memories or states:
-        gone = [id for (id,) in tenant.select(expired, ("id",))]
-        entry = logged(tenant, "delete", "sweep", None, count=memories, states=states)
-        copies = erasing_steps(tenant, gone)
-        ends = [*(DeleteWhere(one.record, one.where) for one in (expired, old_states)), owing(tenant, "sweep")]
-        commit(tenant, [*copies, *ends, entry])
+        _delete_expired(tenant, expired, old_states, owing(tenant, "sweep"))
     if memories or states or blobs or parties or alone or owed(tenant):
         notes += erase_traces(tenant)
     entries = keep_retention(tenant.unrestricted)
@@ -101,6 +100,24 @@ def sweep(tenant: Tenant, request: SweepRequest) -> SweepReply:
         removed=len(parties) + len(alone) + len(sources),
         notes=notes,
     )
+
+
+def _delete_expired(tenant: Tenant, memories: Query[Record], states: Query[Record], note: Step) -> None:
+    """Some at a time: all that expired while nobody swept, in one transaction, would keep everybody from writing."""
+    parts = zip_longest(_some_at_a_time(tenant, memories), _some_at_a_time(tenant, states), fillvalue=())
+    for gone, old in parts:
+        entry = logged(tenant, "delete", "sweep", None, count=len(gone), states=len(old))
+        ends = [
+            DeleteWhere(one.record, (OneOf("id", ids), *one.where))
+            for one, ids in ((memories, gone), (states, old))
+            if ids
+        ]
+        commit(tenant, [*erasing_steps(tenant, gone), *ends, note, entry])
+
+
+def _some_at_a_time(tenant: Tenant, query: Query[Record]) -> list[tuple[str, ...]]:
+    ids = [id for (id,) in tenant.select(query, ("id",))]
+    return [tuple(ids[start : start + AT_ONCE]) for start in range(0, len(ids), AT_ONCE)]
 
 
 def _alone(tenant: Tenant, parties: Sequence[Record]) -> list[Record]:

@@ -27,7 +27,7 @@ from recollect.services.requests import ListReply, Reply, Request
 from recollect.services.tenant import Tenant
 from recollect.services.transaction import commit, load, logged
 
-PAGE = 1000
+PAGE = 200  # forgotten in one transaction, for which others who write wait: of 1,000, a second on PostgreSQL
 
 
 TRUST_WORTH = {"hypothesis": 0.0, "verified": 2.0, "published": 3.0, "archived": -2.0}
