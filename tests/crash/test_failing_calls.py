@@ -670,7 +670,8 @@ def store(
 ) -> Iterator[Callable[[], tuple[Any, Tables]]]:
     """Opens another copy of the furnished store, whose journal of reads and failures writes only when it is told to."""
     made: list[Tables] = []
-    monkeypatch.setattr("recollect.services.access_journal.FLUSH_NOTES", 10**9)
+    for bound in ("FLUSH_NOTES", "MOST_WAITING"):
+        monkeypatch.setattr(f"recollect.services.access_journal.{bound}", 10**9)
 
     def copy() -> tuple[Any, Tables]:
         path = folder / f"{len(made)}.db"

@@ -1,7 +1,8 @@
 """The journal of accesses: counts and logs reads, many of them in one write.
 
-A read must not wait for a disk sync, so reads are noted in memory and written together: after a second, after
-a few hundred notes, or when the store is closed. A crash can lose the last second of read statistics; it cannot lose
+A read must not wait for a disk sync, so reads are noted in memory and written together by a thread of their own: after
+a second, after a few hundred notes, or when the store is closed. Only where far more wait than that thread can write
+does who makes a note write them. A crash can lose the last second of read statistics; it cannot lose
 a change, since the audit entry of a change commits with the change.
 """
 
@@ -26,6 +27,7 @@ from recollect.ports.steps import Insert, Step, Touch
 
 FLUSH_SECONDS = 1.0
 FLUSH_NOTES = 256
+MOST_WAITING = 4 * FLUSH_NOTES
 MOST_KEPT = 16 * FLUSH_NOTES  # while they cannot be written
 Note = tuple[Scope, AccessLog, tuple[str, ...]]
 log = logging.getLogger("recollect.journal")
@@ -168,13 +170,20 @@ class Journal:
             return
         with self._lock:
             self._notes.append((scope, entry, ids))
-            full = len(self._notes) % FLUSH_NOTES == 0
-            if self._timer is None and not full:
-                self._timer = threading.Timer(self._flush_seconds, self.flush_quietly)
-                self._timer.daemon = True
-                self._timer.start()
-        if full:
+            count = len(self._notes)
+            if count % FLUSH_NOTES == 0:
+                self._flush_in(0.0)
+            elif self._timer is None:
+                self._flush_in(self._flush_seconds)
+        if count % MOST_WAITING == 0:
             self.flush_quietly()
+
+    def _flush_in(self, seconds: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = threading.Timer(seconds, self.flush_quietly)
+        self._timer.daemon = True
+        self._timer.start()
 
     def flush(self) -> None:
         """Write the notes, one transaction per tenant."""

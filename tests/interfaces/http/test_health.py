@@ -116,7 +116,7 @@ def test_health_is_answered_while_every_worker_is_busy_and_the_queue_is_full(tmp
 def watched(mem: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Any, str, list[str]]]:
     """A client of a service, its key, and the verbs of the store and the model that were called where requests are
     taken in. Every note is written at once, so that one made there is seen."""
-    monkeypatch.setattr("recollect.services.access_journal.FLUSH_NOTES", 1)
+    monkeypatch.setattr("recollect.services.access_journal.MOST_WAITING", 1)
     wrong: list[str] = []
     key = key_of(mem)
     agent = mem.agent.add("a", id="something").id
