@@ -560,12 +560,20 @@ def invoke(operation: Operation, core: Core, scope: Any, fields: dict[str, Any],
     What an operation read may be changed before it commits, and then it commits nothing: it is asked again.
     """
     from recollect.errors import typed_os_errors
+    from recollect.services.collection_pause import paused_collection
+
+    # OS errors also when the operation's own module cannot be read, on its first use. The pause ends when all that was
+    # made on the way is gone: the collector would look at it once more.
+    with typed_os_errors(), paused_collection(_most_items(fields)):
+        return _invoked(operation, core, scope, fields, progress)
+
+
+def _invoked(operation: Operation, core: Core, scope: Any, fields: dict[str, Any], progress: Any) -> Any:
     from recollect.services.times import RequestTimeZone
 
-    with typed_os_errors():  # also when the operation's own module cannot be read, on its first use
-        tenant = _tenant(operation, core, scope)
-        request = validated(operation, fields, RequestTimeZone(tenant))
-        return carry_out(operation, core, scope, request, progress, tenant)
+    tenant = _tenant(operation, core, scope)
+    request = validated(operation, fields, RequestTimeZone(tenant))
+    return carry_out(operation, core, scope, request, progress, tenant)
 
 
 def _tenant(operation: Operation, core: Core, scope: Any) -> Tenant:
@@ -632,7 +640,8 @@ def validated(operation: Operation, fields: dict[str, Any], asking: RequestTimeZ
 
 def _most_items(fields: dict[str, Any]) -> int:
     """How many things a request is about, at most: the length of its longest list."""
-    return max((len(value) for value in fields.values() if isinstance(value, list)), default=0)
+    lengths = [len(value) for value in fields.values() if isinstance(value, list)]
+    return max(lengths) if lengths else 0
 
 
 def _other_names(operation: Operation, unknown: Sequence[tuple[int | str, ...]]) -> str:

@@ -109,28 +109,43 @@ def logged(
 
     It is called by the operation that makes the change; `action` says what exactly was done (see journal.named).
     """
-    about = named(action)
-    told = {name: value for name, value in request.items() if value is not None and value != "" and value != []}
-    moment = now()
-    fields = {
-        "organization_id": tenant.scope.organization_id,
-        "created_at": moment,
-        "updated_at": moment,
-        "timestamp": moment,
-        "memory_id": memory.id if memory else None,
-        "session_id": (memory.session_id if memory else None) or about.get("session_id"),
-        "agent_id": (memory.agent_id if memory else None) or about.get("agent_id"),
-        "actor_id": tenant.scope.actor,
-        "operation": operation,
-        "action": about["action"],
-        "request_data": {**about.get("request_data", {}), **told},
-        "ip_address": tenant.scope.address,
-        "salt": new_salt(),
-    }
-    # Of a memory only valid ids are told, and in most calls nothing but texts: see `valid_scope`.
-    if memory is None or not valid_scope(tenant.scope) or not _PLAIN.issuperset(map(type, told.values())):
-        return Insert(AccessLog(**fields))
-    return Insert(AccessLog.of_valid(fields))
+    return AuditEntries(tenant, operation, action).of(memory, **request)
+
+
+class AuditEntries:
+    """The audit entries of a change to each of many memories: what they have in common is found out once."""
+
+    def __init__(self, tenant: Tenant, operation: AccessOperation, action: str) -> None:
+        about = named(action)
+        self._is_valid = valid_scope(tenant.scope)
+        self._session, self._agent = about.get("session_id"), about.get("agent_id")
+        self._told: dict[str, Any] = about.get("request_data", {})
+        self._fields = {
+            "organization_id": tenant.scope.organization_id,
+            "actor_id": tenant.scope.actor,
+            "operation": operation,
+            "action": about["action"],
+            "ip_address": tenant.scope.address,
+        }
+
+    def of(self, memory: Memory | None = None, **request: Any) -> Insert:
+        told = {name: value for name, value in request.items() if value is not None and value != "" and value != []}
+        moment = now()
+        fields = {
+            **self._fields,
+            "created_at": moment,
+            "updated_at": moment,
+            "timestamp": moment,
+            "memory_id": memory.id if memory else None,
+            "session_id": (memory.session_id if memory else None) or self._session,
+            "agent_id": (memory.agent_id if memory else None) or self._agent,
+            "request_data": {**self._told, **told},
+            "salt": new_salt(),
+        }
+        # Of a memory only valid ids are told, and in most calls nothing but texts: see `valid_scope`.
+        if memory is None or not self._is_valid or not _PLAIN.issuperset(map(type, told.values())):
+            return Insert(AccessLog(**fields))
+        return Insert(AccessLog.of_valid(fields))
 
 
 def valid_scope(scope: Scope) -> bool:

@@ -178,7 +178,7 @@ def _replaceable(tenant: Tenant, id: str) -> Memory:
 def _memory(tenant: Tenant, request: RememberRequest, content: dict[str, Any], text: str) -> Memory:
     moment = _stored_at(tenant, request)
     at, given = request.at or moment, request.__dict__
-    links: dict[str, str | None] = {field: given[name] for field, name in _OWNERS}
+    links: dict[str, str | None] = dict(zip(_OWNER_FIELDS, _owners(given), strict=True))
     links |= tenant.owners(Memory, links)
     digest = content_hash(request.kind, content)
     expires_at = _expiry(request, moment)
@@ -208,7 +208,8 @@ def _memory(tenant: Tenant, request: RememberRequest, content: dict[str, Any], t
     return Memory.of_valid(fields)
 
 
-_OWNERS = tuple((f"{name}_id", name) for name in LINKS)
+_OWNER_FIELDS = tuple(f"{name}_id" for name in LINKS)
+_owners = itemgetter(*LINKS)
 _COPIED = (
     "kind author source_agent scope level confidence priority importance metadata namespaces valid_from valid_to"
     " idempotency_key score"
@@ -226,12 +227,15 @@ def _are_valid(fields: Mapping[str, Any], links: Mapping[str, str | None]) -> bo
         return False
     if fields["content"] != {"text": fields["text"]}:
         return False
-    return all(name is None or 0 < len(name) <= ID_LENGTH for name in (*links.values(), *_named(fields)))
+    named = [name for name in (*links.values(), *_named(fields)) if name is not None]
+    return all(named) and len(max(named, key=len)) <= ID_LENGTH
 
 
 def _stored_at(tenant: Tenant, request: RememberRequest) -> datetime:
     """When it counts as stored: now, or when it was stored where it comes from."""
     moment, granted = now(), tenant.scope.granted
+    if request.created_at is None and request.score is None:
+        return moment
     imported = [name for name in ("created_at", "score") if getattr(request, name) is not None]
     if imported and granted is not None and "admin" not in granted:
         raise Denied(

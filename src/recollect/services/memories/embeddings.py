@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import islice
 from typing import NamedTuple
 
@@ -23,7 +24,6 @@ from recollect.ports.models import Embedder, TokenEmbedder, Vectors
 from recollect.ports.query import OneOf, Query, equal
 from recollect.ports.records import Scope
 from recollect.ports.steps import DeleteWhere, Insert, Put, Step
-from recollect.services.collection_pause import resumed_collection
 from recollect.services.memories.embedded_records import EmbeddedRecord, embedded_memory, read_whole
 from recollect.services.tenant import Core, Tenant
 
@@ -49,6 +49,11 @@ class PassageVector(NamedTuple):
         return self.half if self.half is not None else self.vector.astype("<f2").tobytes()
 
 
+@cache
+def _vector_name(model: str) -> str:
+    return f"vector:{model}"
+
+
 @dataclass(slots=True)
 class IndexingResult:
     """What became of the vectors of one record."""
@@ -59,7 +64,7 @@ class IndexingResult:
 
     @property
     def names(self) -> list[str]:
-        return ["text", *[f"vector:{model}" for model in self.made]]
+        return ["text", *map(_vector_name, self.made)]
 
     @property
     def vectors(self) -> int:
@@ -208,12 +213,11 @@ def passage_vectors(
     if not parts:
         return [[] for _ in texts]
     codes: list[bytes] | list[None] = [None] * len(parts)
-    with resumed_collection():  # a model may take minutes for all
-        if coded and hasattr(embedder, "embed_with_tokens"):  # to ask whether it is a `TokenEmbedder` takes 20 us
-            vectors, tokens = embedder.embed_with_tokens(parts)
-            codes = [token_codes(states).tobytes() for states in tokens]
-        else:
-            vectors = embedder.embed(parts)
+    if coded and hasattr(embedder, "embed_with_tokens"):  # to ask whether it is a `TokenEmbedder` takes 20 us
+        vectors, tokens = embedder.embed_with_tokens(parts)
+        codes = [token_codes(states).tobytes() for states in tokens]
+    else:
+        vectors = embedder.embed(parts)
     array = usable(vectors, embedder, len(parts))
     cut = [one for some in cuts for one in some]
     made = map(PassageVector, array, codes, cut, _halves(array))
@@ -270,32 +274,30 @@ def unit(vector: Sequence[float]) -> Vectors:
 def embeddings(
     record: EmbeddedRecord, model: str, made: Sequence[PassageVector], given: bool = False
 ) -> Iterator[Embedding]:
-    moment = now()
-    of_all = {
-        "organization_id": record.record.organization_id,
-        "created_at": moment,
-        "updated_at": moment,
-        "memory_id": record.key,
-        "source_id": record.source_id,
-        "message_id": record.message_id,
-        "model": str(model),
-        "given": given,
-        "text_hash": record.text_hash,
-        "facets": record.facets,
-    }
+    moment, owner, text_hash = now(), record.record, record.text_hash
     for namespace in record.namespaces:
         for part, one in enumerate(made):
+            start, end = one.passage or (None, None)
             # Of a stored or validated record, and of our own making: valid as it is.
             yield Embedding.of_valid(
                 {
-                    **of_all,
+                    "organization_id": owner.organization_id,
+                    "created_at": moment,
+                    "updated_at": moment,
+                    "memory_id": record.key,
+                    "source_id": record.source_id,
+                    "message_id": record.message_id,
                     "namespace": namespace,
+                    "model": str(model),
+                    "given": given,
                     "part": part,
-                    "start": one.passage.start if one.passage else None,
-                    "end": one.passage.end if one.passage else None,
+                    "start": start,
+                    "end": end,
                     "dimensions": len(one.vector),
                     "vector": one.stored,
                     "tokens": one.codes,
+                    "text_hash": text_hash,
+                    "facets": record.facets,
                 },
             )
 

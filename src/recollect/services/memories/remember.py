@@ -38,7 +38,7 @@ from recollect.services.memories.supersession import end_steps
 from recollect.services.requests import Reply, Request
 from recollect.services.tenant import Tenant
 from recollect.services.times import read_zones
-from recollect.services.transaction import commit, load, logged
+from recollect.services.transaction import AuditEntries, commit, load, logged
 
 MOST_AT_ONCE = 10_000
 
@@ -180,7 +180,8 @@ def _fresh_steps(
     )
     kinds = {draft.kind.id: draft.kind for draft in drafts if draft.kind is not None}
     steps = [*still_declared(kinds.values()), *_none_known(drafts)]
-    steps += [step for draft in drafts for step in _memory_steps(tenant, draft)]
+    entries = AuditEntries(tenant, "create", "remember")
+    steps += [step for draft in drafts for step in _memory_steps(tenant, draft, entries)]
     # Links may point at memories of the same call, so all memories come first.
     steps += [Insert(link) for draft in drafts for link in draft.links]
     return steps + vectors, {draft.memory.id: one for draft, one in zip(drafts, indexed, strict=True)}
@@ -196,11 +197,11 @@ def _none_known(drafts: Sequence[Draft]) -> list[Step]:
     ]
 
 
-def _memory_steps(tenant: Tenant, draft: Draft) -> list[Step]:
+def _memory_steps(tenant: Tenant, draft: Draft, entries: AuditEntries) -> list[Step]:
     memory = draft.memory
     steps: list[Step] = [Insert(memory)]
     steps += [Insert(record) for record in (*draft.tags, *draft.citations)]
-    steps.append(logged(tenant, "create", "remember", memory, content_hash=memory.content_hash, kind=memory.kind))
+    steps.append(entries.of(memory, content_hash=memory.content_hash, kind=memory.kind))
     if draft.superseded is not None:
         steps += end_steps(tenant, memory, draft.superseded)
     return steps

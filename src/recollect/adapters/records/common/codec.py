@@ -86,12 +86,16 @@ class Codec:
     def row(self, record: Record) -> list[object]:
         values = record.__dict__
         row = list(self._held(values))
+        before = last = encoded = None
         for place, column, encode in self._encoded:
             value = row[place]
-            if value is not None:
-                if column.name in self._seals:
-                    value = self._sealed(values["organization_id"], values["id"], column.name, value)
-                row[place] = encode(value)
+            if value is None:
+                continue
+            if column.name in self._seals:
+                value = self._sealed(values["organization_id"], values["id"], column.name, value)
+            if value is not before or encode is not last:  # a moment is mostly that of the next column, too
+                before, last, encoded = value, encode, encode(value)
+            row[place] = encoded
         row.extend(make(record) for make in self._derived)
         return row
 

@@ -7,7 +7,7 @@ IS NOT DISTINCT FROM and NULLS FIRST, or are given a translation of it by their 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Protocol, TypeVar
 
 from recollect.adapters.records.common.checks import in_utc
@@ -82,10 +82,12 @@ def same(value: T) -> T:
 
 def moment_text(moment: datetime) -> str:
     """UTC with microseconds and fixed width, so that text order is time order."""
-    return in_utc(moment).isoformat("T", "microseconds")[:_WITHOUT_ZONE] + "Z"
+    at = moment if moment.tzinfo is UTC else in_utc(moment)
+    return _MOMENT((at.year, at.month, at.day, at.hour, at.minute, at.second, at.microsecond))
 
 
-_WITHOUT_ZONE = len("2026-01-01T00:00:00.000000")
+# In half of the time of `isoformat`, which asks for the zone.
+_MOMENT = "%04d-%02d-%02dT%02d:%02d:%02d.%06dZ".__mod__
 
 
 # What records hold was checked for its depth: it holds no circle.

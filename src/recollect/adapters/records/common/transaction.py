@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
-from typing import Generic, NamedTuple, Protocol, TypeVar, cast
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast
 
 from recollect.adapters.records.common.checks import checked_touch
 from recollect.domain.record import RECORDS, Record, Unique
@@ -230,19 +230,20 @@ def references_of(steps: Iterable[Step]) -> dict[str, set[str]]:
     """The ids, by table, that inserted records refer to and that are not inserted by the same steps: to be asked for
     together, and made known by `expect`.
     """
-    inserted: dict[type[Record], list[Record]] = {}
+    inserted: dict[type[Record], list[dict[str, Any]]] = {}
     for step in steps:
         if isinstance(step, Insert):
-            inserted.setdefault(type(step.record), []).append(step.record)
+            inserted.setdefault(type(step.record), []).append(step.record.__dict__)
     wanted: dict[str, set[str]] = {}
     for record_type, records in inserted.items():
         for field, target, unless in references_from(record_type):
-            named = [one.__dict__ for one in records]
+            named = records
             if unless:
-                named = [values for values in named if all(values[other] is None for other in unless)]
-            wanted.setdefault(target, set()).update([values[field] for values in named])
+                named = [one for one in records if all(one[other] is None for other in unless)]
+            wanted.setdefault(target, set()).update([one[field] for one in named])
     for record_type, records in inserted.items():
-        wanted.get(record_type.shape.table, set()).difference_update([record.id for record in records])
+        if record_type.shape.table in wanted:
+            wanted[record_type.shape.table].difference_update([one["id"] for one in records])
     for ids in wanted.values():
         ids.discard(cast(str, None))
     return {target: ids for target, ids in wanted.items() if ids}
