@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, cast
 
 import apsw
 
@@ -44,6 +44,7 @@ def opened(path: Path, embedder: Embedder | None = None) -> Recollect:
     settings = Settings(store=str(path), embedder=EmbedderSettings(provider="hash"), background=False)
     core = build(settings, embedder)
     core = replace(core, journal=Journal(core.store, flush_seconds=LATER_SECONDS))
+    cast(Any, core.store)._tables.tidy = lambda: None  # what the writer does after a commit, at its own time
     return Recollect(core, Scope(settings.organization, settings.actor), ensure_organization)
 
 

@@ -455,6 +455,17 @@ class StoresAgree(RuleBasedStateMachine):
             self.end()
 
 
+def unhurried(examples: int, steps: int = 30) -> settings:
+    """So many every day, of so many steps, however long they take."""
+    return settings(
+        max_examples=examples * TIMES,
+        stateful_step_count=steps,
+        deadline=None,
+        print_blob=True,
+        suppress_health_check=list(HealthCheck),
+    )
+
+
 def written(store: RecordStore, scope: Scope, steps: list[Step]) -> tuple[int, bool]:
     committed = store.transact(scope, steps)
     return committed.deleted, committed.seq > 0
@@ -481,13 +492,7 @@ class DuckdbAgrees(StoresAgree):
 
 
 TestDuckdbAgrees = DuckdbAgrees.TestCase
-TestDuckdbAgrees.settings = settings(
-    max_examples=4 * TIMES,
-    stateful_step_count=30,
-    deadline=None,
-    print_blob=True,
-    suppress_health_check=list(HealthCheck),
-)
+TestDuckdbAgrees.settings = unhurried(4)
 
 
 class DynamoAgrees(StoresAgree):
@@ -502,26 +507,8 @@ class DynamoAgrees(StoresAgree):
 
 
 TestDynamoAgrees = DynamoAgrees.TestCase
-TestDynamoAgrees.settings = settings(
-    max_examples=7 * TIMES,
-    stateful_step_count=30,
-    deadline=None,
-    print_blob=True,
-    suppress_health_check=list(HealthCheck),
-)
+TestDynamoAgrees.settings = unhurried(7)
 TestPostgresAgrees = PostgresAgrees.TestCase
-TestPostgresAgrees.settings = settings(
-    max_examples=8 * TIMES,
-    stateful_step_count=30,
-    deadline=None,
-    print_blob=True,
-    suppress_health_check=list(HealthCheck),
-)
+TestPostgresAgrees.settings = unhurried(8)
 TestStoresAgree = StoresAgree.TestCase
-TestStoresAgree.settings = settings(
-    max_examples=27 * TIMES,
-    stateful_step_count=40,
-    deadline=None,
-    print_blob=True,
-    suppress_health_check=list(HealthCheck),
-)
+TestStoresAgree.settings = unhurried(27, 40)

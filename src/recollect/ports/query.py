@@ -223,17 +223,26 @@ Reading = tuple[Query[Record], Sequence[str]]
 
 def passes(record: Record, given: Filter) -> bool | None:
     """Whether a record passes a filter; None when that depends on other records (Linked)."""
+
+    def value_of(field: str) -> Any:
+        if field not in type(record).model_fields:
+            raise InvalidInput(f"{type(record).__name__} has no field '{field}'", remedy="see the record reference")
+        return getattr(record, field)
+
+    return meets(value_of, given)
+
+
+def meets(value_of: Callable[[str], Any], given: Filter) -> bool | None:
+    """Whether something with these values of fields passes a filter; None when that depends on other records."""
     if isinstance(given, AnyOf):
-        verdicts = [passes(record, one) for one in given.filters]
+        verdicts = [meets(value_of, one) for one in given.filters]
         return None if None in verdicts and True not in verdicts else True in verdicts
     if isinstance(given, AllOf):
-        verdicts = [passes(record, one) for one in given.filters]
+        verdicts = [meets(value_of, one) for one in given.filters]
         return None if None in verdicts and False not in verdicts else False not in verdicts
     if isinstance(given, Linked):
         return None
-    if given.field not in type(record).model_fields:
-        raise InvalidInput(f"{type(record).__name__} has no field '{given.field}'", remedy="see the record reference")
-    value = getattr(record, given.field)
+    value = value_of(given.field)
     if isinstance(given, Compare):
         return _compares(value, given) if given.key is None else _member_compares(member(value, given.path), given)
     if isinstance(given, OneOf):

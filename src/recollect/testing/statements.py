@@ -15,13 +15,14 @@ BRACKETS = ("BEGIN", "COMMIT", "ROLLBACK", "SAVEPOINT", "RELEASE")
 def sqlite_statements(*, upkeep: bool = True) -> Iterator[list[str]]:
     """Every statement that SQLite runs on connections opened in the block, but what begins and ends transactions.
 
-    The look at a file whose log was moved, on a connection that only reads, comes at its own time and is left out.
-    Without `upkeep` so is the thread that keeps the vector index up to date.
+    The look at a file whose log was moved, on a connection that only reads, comes at its own time and is left out, and
+    so does the merging of text indexes. Without `upkeep` so is the thread that keeps the vector index up to date.
     """
     seen: list[str] = []
 
     def note(cursor: object, statement: str, values: object) -> bool:
-        if not statement.startswith(BRACKETS) and (upkeep or current_thread().name != "recollect-index"):
+        is_left_out = statement.startswith(BRACKETS) or "VALUES ('merge'" in statement
+        if not is_left_out and (upkeep or current_thread().name != "recollect-index"):
             seen.append(statement)
         return True
 

@@ -113,7 +113,8 @@ def test_every_store_is_waited_for_a_few_times(kind: str, tmp_path: Path, monkey
         for asked in QUESTIONS.values():
             seen.clear()
             assert len(mem.recall(**{"query": "quiet days in the harbour", **asked})) >= 3
-            assert len(seen) <= 9, seen
+            # Where rows are kept, what is shown beside what ranks is read of the hits alone.
+            assert len(seen) <= 9 + mem._core.store.capabilities.keeps_rows, seen
         seen.clear()
         mem.remember("the harbour opens at six", user="ann", session="s1", tags=["day"], cites=["user:ann"])
         assert seen == ["transact"]

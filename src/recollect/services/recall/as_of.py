@@ -20,7 +20,7 @@ from recollect.ports.query import AnyOf, Compare, OneOf, Query, TextQuery, equal
 from recollect.services.memories.content_hashes import check_revision
 from recollect.services.memories.embedded_records import embedded_memory
 from recollect.services.memories.embeddings import GivenVectors, embedded
-from recollect.services.recall.candidates import Pool, candidate_of, gather
+from recollect.services.recall.candidates import Pool, gather
 from recollect.services.recall.filters import Condition, SearchConditions
 from recollect.services.recall.meaning import VectorSearch
 from recollect.services.recall.memory_rows import MESSAGE_FIELDS, MemoryRow, MemoryRows, message_row, row_of
@@ -47,11 +47,15 @@ def gather_past(
     if messages is not None:
         as_said = (*messages.where, *(one.filter for one in untouched))
         still.append(replace(messages, where=as_said, is_narrowed=True))
-    pool = gather(tenant, question, still, given=given, limit=limit)
+    pool = gather(tenant, question, still, given=given, limit=limit, whole=True)
     pool.is_past = True
     changed, said = _as_they_were(tenant, question, conditions, messages, moment, pool)
     pool.candidates += _candidates(tenant, pool, [changed[id] for id in changed if id not in pool.rows])
-    pool.candidates += [candidate_of(row, lexical=1.0) for id, row in said.items() if id not in pool.rows]
+    pool.candidates += [
+        Candidate(id, row.text, row.author, row.session_id, None, row.occurred_at, lexical=1.0)
+        for id, row in said.items()
+        if id not in pool.rows
+    ]
     pool.ranking = Ranking(question, pool.candidates)
     pool.rows |= {memory.id: row_of(memory) for memory in changed.values()} | said
     return pool

@@ -28,7 +28,7 @@ from recollect.services.read_ahead import reading_ahead, reads_ahead
 from recollect.services.recall.few_passing import few_passing
 from recollect.services.recall.filters import NO_SUMMARY
 from recollect.services.recall.meaning import QuestionVector, VectorSearch, keys_of, vector_of
-from recollect.services.recall.memory_rows import MemoryRow, MemoryRows, MessageRows
+from recollect.services.recall.memory_rows import FIELDS, RANKED, MemoryRow, MemoryRows, MessageRows
 from recollect.services.recall.message_conditions import SAID, MessageConditions
 from recollect.services.recall.near_depth import Conditions
 from recollect.services.recall.pool_reading import depth_of, reading_on
@@ -49,6 +49,10 @@ class Pool:
     ranking: Ranking | None = None
     ranked: list[Ranked] | None = None
     is_past: bool = False
+    memories: MemoryRows | None = None
+    """What reads of those that are shown what did not rank them."""
+    access_counts: dict[str, int] = field(default_factory=dict)
+    """How often each memory was read, where that counts."""
     ahead: Tenant | None = None
     """The tenant with what was read ahead, of what hangs on those that were found."""
 
@@ -81,10 +85,13 @@ def gather(
     given: GivenVectors | None = None,
     limit: int = 10,
     guessed: QuestionVector | None = None,
+    whole: bool = False,
 ) -> Pool:
-    """Candidates by words, by meaning and by standing beside one; each proven on the records."""
+    """Candidates by words, by meaning and by standing beside one; each proven on the records, and read `whole` where
+    those that are shown are not to be looked at again."""
     pool, depth = Pool(), depth_of(limit)
-    parts = [_Part(conditions, _rows(tenant, conditions, pool.notes)) for conditions in searched]
+    parts = [_Part(conditions, _rows(tenant, conditions, pool.notes, whole)) for conditions in searched]
+    pool.memories = parts[0].rows
     with tenant.turn:
         for part in parts:
             part.few = few_passing(tenant, part.conditions)
@@ -110,7 +117,10 @@ def gather(
         positions = _positions(around, pool.rows)
         lexical = {id: score for part in parts for id, score in part.lexical.items()}
         pool.candidates = [
-            candidate_of(row, position=positions.get(id), lexical=lexical.get(id, 0.0)) for id, row in pool.rows.items()
+            Candidate(
+                id, row.text, row.author, row.session_id, positions.get(id), row.occurred_at, lexical.get(id, 0.0)
+            )
+            for id, row in pool.rows.items()
         ]
         pool.ranking = Ranking(question, pool.candidates)
         if pool.vectors:
@@ -134,6 +144,7 @@ def gather_near(
     with tenant.turn:
         for conditions in searched:
             rows = _rows(tenant, conditions, pool.notes)
+            pool.memories = pool.memories or rows
             few = few_passing(tenant, conditions) if pool.vectors else None
             found = pool.vectors.nearest(conditions, rows, limit, pool.notes, few) if pool.vectors else {}
             pool.rows |= rows.passing(list(found))
@@ -143,9 +154,11 @@ def gather_near(
     return pool
 
 
-def _rows(tenant: Tenant, conditions: Conditions, notes: list[str]) -> MemoryRows:
-    rows = MessageRows if isinstance(conditions, MessageConditions) else MemoryRows
-    return rows(tenant, conditions.filters(), notes)
+def _rows(tenant: Tenant, conditions: Conditions, notes: list[str], whole: bool = False) -> MemoryRows:
+    if isinstance(conditions, MessageConditions):
+        return MessageRows(tenant, conditions.filters(), notes)
+    fields = RANKED if tenant.store.capabilities.keeps_rows and not whole else FIELDS
+    return MemoryRows(tenant, conditions.filters(), notes, fields)
 
 
 def _by_words(tenant: Tenant, question: Question, part: _Part, limit: int) -> dict[str, float]:
@@ -252,18 +265,6 @@ def _positions(stretches: Sequence[Sequence[str]], rows: Mapping[str, MemoryRow]
     return positions
 
 
-def candidate_of(row: MemoryRow, *, position: int | None = None, lexical: float = 0.0) -> Candidate:
-    return Candidate(
-        id=row.id,
-        text=row.text,
-        author=row.author,
-        session_id=row.session_id,
-        position=position,
-        at=row.occurred_at,
-        lexical=lexical,
-    )
-
-
 def _score_meaning(pool: Pool, vectors: VectorSearch, ranking: Ranking, near: Mapping[str, float]) -> None:
     """The cosine of every candidate, then late interaction for the best of a first ranking."""
     asked = vectors.question
@@ -279,7 +280,7 @@ def _score_meaning(pool: Pool, vectors: VectorSearch, ranking: Ranking, near: Ma
             candidate.similarity = scores.get(candidate.id)
     if asked.codes is None:
         return
-    codes = [(row[0], row[2]) for row in vectors.stored(hit.id for hit in ranking.best(LATE_POOL)) if row[2]]
+    codes = [(row[0], row[2]) for row in vectors.stored(ranking.leading(LATE_POOL)) if row[2]]
     by_id = {candidate.id: candidate for candidate in pool.candidates}
     for (id, _), late in zip(codes, late_similarities(asked.codes, [code for _, code in codes]), strict=True):
         # The likest of a memory's passages counts.

@@ -109,6 +109,8 @@ def without_repeats(tenant: Tenant, best: Sequence[Ranked], pool: Pool, most: in
 def hits_of(tenant: Tenant, best: Sequence[Ranked], pool: Pool, question: Question) -> list[Hit]:
     """The best of a pool as they are shown. One that is damaged is left out, and a note of the pool says so."""
     rows = {hit.id: pool.rows[hit.id] for hit in best if hit.id in pool.rows}
+    if pool.memories is not None:
+        rows = pool.memories.whole(rows)
     for row in list(rows.values()):
         damage = left_out_note(row) if row.role is None else None
         if damage is not None:

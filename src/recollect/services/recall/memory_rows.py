@@ -21,31 +21,32 @@ from recollect.services.tenant import Tenant
 class MemoryRow(NamedTuple):
     """What is ranked and shown of a memory, named as the fields of the record; or of a message, which has a `role`.
 
-    The id of a message is its key (`domain/memory.py:owner_key`), so that it is no memory's.
+    The id of a message is its key (`domain/memory.py:owner_key`), so that it is no memory's. Only what stands before
+    `confidence` ranks a memory; where it is cheaper, the others are read of those that are shown alone.
     """
 
     id: str
     text: str
     kind: str
     status: str
-    confidence: float
     author: str | None
     occurred_at: datetime
-    moment: str
-    content: Json
-    metadata: Json
-    scope: str
     user_id: str | None
     agent_id: str | None
     session_id: str | None
-    project_id: str | None
     priority: int
-    access_count: int
-    content_hash: str
+    confidence: float = 0.5
+    moment: str = ""
+    content: Json = {}
+    metadata: Json = {}
+    scope: str = "global"
+    project_id: str | None = None
+    content_hash: str = ""
     role: str | None = None
 
 
 FIELDS = MemoryRow._fields[:-1]
+RANKED = FIELDS[: FIELDS.index("confidence")]
 MESSAGE_FIELDS = (
     "id", "text", "role", "name", "created_at", "user_id", "agent_id", "session_id", "version", "updated_at",
 )  # fmt: skip
@@ -64,9 +65,9 @@ def message_row(
     """A message in the place of a memory, made of its MESSAGE_FIELDS."""
     metadata = {"revised_at": updated_at.isoformat()} if version > 1 else {}
     return MemoryRow(
-        id=message_key(id), text=text, kind="message", status=SAID, confidence=0.5, author=name or role,
-        occurred_at=at, moment=moment_words(at), content={}, metadata=metadata, scope="global", user_id=user,
-        agent_id=agent, session_id=session, project_id=None, priority=5, access_count=0, content_hash="", role=role,
+        id=message_key(id), text=text, kind="message", status=SAID, author=name or role, occurred_at=at,
+        user_id=user, agent_id=agent, session_id=session, priority=5, moment=moment_words(at), metadata=metadata,
+        role=role,
     )  # fmt: skip
 
 
@@ -80,6 +81,8 @@ class MemoryRows:
     filters: tuple[Filter, ...]
     notes: list[str] = field(default_factory=list)
     """Where it is said which memories cannot be read."""
+    fields: tuple[str, ...] = FIELDS
+    """What is read of each: all, or only what is RANKED."""
     _read: dict[str, MemoryRow | None] = field(default_factory=dict)
 
     def passing(self, ids: Sequence[str]) -> dict[str, MemoryRow]:
@@ -89,6 +92,14 @@ class MemoryRows:
             self._read |= dict.fromkeys(unread)
             self._read |= {row.id: row for row in self._readable(unread)}
         return {id: row for id in ids if (row := self._read[id]) is not None}
+
+    def whole(self, rows: dict[str, MemoryRow]) -> dict[str, MemoryRow]:
+        """These with all that is shown; without those that are no longer there, or do not pass any more."""
+        if self.fields == FIELDS:
+            return rows
+        read = MemoryRows(self.tenant, self.filters, self.notes)
+        found = read.passing([id for id, row in rows.items() if row.role is None])
+        return {id: found.get(id, row) for id, row in rows.items() if row.role is not None or id in found}
 
     def which_pass(self, ids: Sequence[str]) -> list[str]:
         """The same, where nothing but that is asked."""
@@ -107,8 +118,8 @@ class MemoryRows:
             return self._readable(ids[:middle]) + self._readable(ids[middle:])
 
     def _selected(self, ids: tuple[str, ...]) -> list[MemoryRow]:
-        found = self.tenant.select(Query(Memory, (OneOf("id", ids), *self.filters)), FIELDS)
-        return list(starmap(MemoryRow, found))
+        query = Query(Memory, (OneOf("id", ids), *self.filters), any_order=True)
+        return list(starmap(MemoryRow, self.tenant.select(query, self.fields)))
 
 
 class MessageRows(MemoryRows):

@@ -17,11 +17,12 @@ from zoneinfo import ZoneInfo
 from pydantic import Field, field_validator
 
 from recollect.domain.agents import Result
+from recollect.domain.memory import Memory
 from recollect.domain.record import Name, QueryText, Vector, now
 from recollect.domain.text.questions import Question, read_question
 from recollect.domain.text.relevance import ANSWERED, Ranked, confidence, least_match
 from recollect.errors import InvalidInput
-from recollect.ports.query import Order, Query, equal
+from recollect.ports.query import OneOf, Order, Query, equal
 from recollect.services.memories.embeddings import given_vector
 from recollect.services.recall.as_of import gather_past
 from recollect.services.recall.candidates import Pool, gather, gather_near
@@ -29,7 +30,6 @@ from recollect.services.recall.filters import MemoryFilter, SearchConditions, se
 from recollect.services.recall.hits import Hit, hits_of, without_repeats
 from recollect.services.recall.linked import MOST_HOPS, Follow, with_linked
 from recollect.services.recall.meaning import is_understood
-from recollect.services.recall.memory_rows import MemoryRow
 from recollect.services.recall.message_conditions import includes_messages, message_conditions, message_readings
 from recollect.services.recall.near_depth import Conditions
 from recollect.services.recall.pool_reading import read_first
@@ -259,6 +259,9 @@ def pool_of(tenant: Tenant, request: RecallRequest, question: Question, conditio
             raise InvalidInput("by words alone no vector is used", remedy="leave the vector out, or `by`")
         pool = gather(tenant, question, searched, given=given, limit=request.limit, guessed=guessed)
     pool.notes += notes
+    if "access" in request.boost:
+        of_these = Query(Memory, (OneOf("id", tuple(pool.rows)),), any_order=True)
+        pool.access_counts = dict(tenant.select(of_these, ("id", "access_count")))
     return pool
 
 
@@ -282,17 +285,18 @@ def ranked_of(pool: Pool, request: RecallRequest, moment: datetime, limit: int |
         ranked = pool.ranked or []
     if not request.boost:
         return ranked
-    boosted = [_boosted(hit, pool.rows[hit.id], request.boost, moment) for hit in ranked]
+    boosted = [_boosted(hit, pool, request.boost, moment) for hit in ranked]
     return sorted(boosted, key=lambda hit: (-hit.score, hit.id))
 
 
-def _boosted(hit: Ranked, row: MemoryRow, boost: Mapping[Boost, float], moment: datetime) -> Ranked:
+def _boosted(hit: Ranked, pool: Pool, boost: Mapping[Boost, float], moment: datetime) -> Ranked:
+    row = pool.rows[hit.id]
     age_days = max((moment - row.occurred_at).total_seconds() / 86400, 0.0)
     values = {
         "recency": 0.5 ** (age_days / 30),
         "priority": (row.priority - 5) / 5,
         "trust": TRUST.get(row.status, 0.0),
-        "access": min(row.access_count, 100) / 100,
+        "access": min(pool.access_counts.get(hit.id, 0), 100) / 100,
     }
     added: dict[str, float] = {name: weight * values[name] for name, weight in boost.items()}
     return replace(hit, score=hit.score + sum(added.values()), parts={**hit.parts, **added})

@@ -50,7 +50,7 @@ def held(path: Path) -> dict[str, list[Any]]:
         tables = "SELECT name FROM sqlite_schema WHERE type = 'table' AND sql NOT LIKE '%VIRTUAL%'"
         names = [str(name) for (name,) in connection.execute(tables) if "_text" not in str(name)]
         rows = {name: connection.execute(f'SELECT * FROM "{name}"').fetchall() for name in names}
-        rows["recollect_store"] = [row for row in rows["recollect_store"] if row[0] != "incarnation"]
+        rows["recollect_store"] = [row for row in rows["recollect_store"] if row[0] not in ("incarnation", "row_marks")]
         del rows["recollect_migrations"], rows["organization"]
         with closing(apsw.Connection(f"file:{path}?mode=ro", flags=apsw.SQLITE_OPEN_READWRITE | 0x40)) as reader:
             reader.execute("CREATE VIRTUAL TABLE temp.words USING fts5vocab('main', 'memory_text', 'instance')")

@@ -461,6 +461,48 @@ def test_no_byte_is_left_of_what_was_deleted_once_traces_are_erased(path: Path, 
     assert b"kept number 49" in left
 
 
+PIECES = "SELECT count(DISTINCT segid) FROM memory_text_idx"
+
+
+def test_the_text_index_is_merged_in_transactions_that_nobody_waits_for(store: SqliteStore) -> None:
+    found(store, "acme")
+    run: list[str] = []
+
+    def seen(cursor: apsw.Cursor, statement: str, values: object) -> bool:
+        run.append("merge" if "'merge'" in statement else statement)
+        return True
+
+    store._tables._connection.exec_trace = seen
+    for number in range(400):
+        stored(store, ACME, memory(ACME, f"m{number}", f"word{number} of many"))
+    store.migrate()  # waits for what the writer does by itself
+    merges = [place for place, what in enumerate(run) if what == "merge"]
+    assert len(merges) >= 3
+    for place in merges:
+        begun = max(before for before in range(place) if run[before].startswith("BEGIN"))
+        assert "SAVEPOINT work" not in run[begun:place]
+    assert dict(store._read_rows("SELECT k, v FROM memory_text_config WHERE k LIKE '%merge'")) == {
+        "automerge": 0,
+        "deletemerge": 0,
+    }
+    assert search(store, ACME, "word77") == ["m77"]
+    assert store.verify() == []
+
+
+def test_the_text_index_stays_in_few_pieces_where_every_process_adds_one(path: Path) -> None:
+    for number in range(100):
+        store = SqliteStore(path)
+        if not number:
+            found(store, "acme")
+        stored(store, ACME, memory(ACME, f"m{number}", f"word{number} of many"))
+        store.close()
+    store = SqliteStore(path)
+    ((pieces,),) = store._read_rows(PIECES)
+    assert int(str(pieces)) <= 16
+    assert search(store, ACME, "word77") == ["m77"]
+    store.close()
+
+
 @pytest.fixture
 def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Merges of a small index are of many steps, too."""
@@ -496,8 +538,7 @@ def test_nothing_is_left_when_a_merge_had_copied_what_is_deleted(
     stored(store, ACME, *words(1000, 1000))
     assert store._writer.run(lambda: store._tables.begin_merging(["memory"], 2)) == ["memory"]
     assert store._writer.run(lambda: store._tables.merge_text("memory", 2))
-    pieces = "SELECT count(DISTINCT segid) FROM memory_text_idx"
-    assert store._read_rows(pieces) == [(3,)]  # the two that are merged, and what has been made of them
+    assert store._read_rows(PIECES) == [(3,)]  # the two that are merged, and what has been made of them
     store.transact(ACME, [Delete(Memory, "secret")])
     store.erase_traces()
     assert b"xyzzy" not in b"".join(file.read_bytes() for file in path.parent.iterdir())
@@ -520,6 +561,33 @@ def test_others_write_while_traces_are_erased(store: SqliteStore, small_steps: N
         erasing.result()
     assert len({step for step in seen if 0 < step < steps()}) > 3, seen
     assert store.verify() == []
+
+
+def pieces(store: SqliteStore) -> list[tuple[object, ...]]:
+    return store._read_rows("SELECT DISTINCT segid FROM memory_text_idx ORDER BY segid")
+
+
+def test_to_delete_many_does_not_write_the_text_index_anew(store: SqliteStore) -> None:
+    """FTS5 would, within the transaction that deletes: others waited for seconds beside a prune."""
+    found(store, "acme")
+    stored(store, ACME, *words(0, 2000))
+    store.erase_traces()
+    before = pieces(store)
+    store.transact(ACME, [Delete(Memory, f"m{number}") for number in range(1000)])
+    assert pieces(store) == before
+    assert (search(store, ACME, "word77"), search(store, ACME, "word1077")) == ([], ["m1077"])
+    store.erase_traces()
+    assert pieces(store) != before
+
+
+def test_a_store_from_before_leaves_merging_to_us_once_it_is_opened(path: Path) -> None:
+    with closing(SqliteStore(path)) as store:
+        found(store, "acme")
+        setting = "INSERT INTO memory_text(memory_text, rank) VALUES ('deletemerge', 10)"
+        store._writer.run(lambda: store._tables.run(setting))
+    with closing(SqliteStore(path)) as store:
+        kept = "SELECT v FROM {}_text_config WHERE k = 'deletemerge'"
+        assert [store._read_rows(kept.format(table)) for table in ("memory", "message")] == [[(0,)], [(0,)]]
 
 
 def test_erasing_traces_again_merges_nothing(store: SqliteStore, small_steps: None) -> None:

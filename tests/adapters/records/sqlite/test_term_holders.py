@@ -148,7 +148,7 @@ def test_what_was_read_before_a_change_is_not_remembered_after_it(store: SqliteS
     """Two threads search: one has read when the other learns of the change."""
     known, match = store._holders, 'terms : "harbour"'
     with store._readers.snapshot() as connection:
-        view = known.view(connection, Memory)
+        view = known.view(connection, Memory, store._readers.counters(connection))
         changed(other, "m1", "a meadow")
         assert search(store, ACME, "meadow") == ["m1"]
         assert len(known.of(connection, view, [match], newest=False)[0]) == 5
@@ -156,20 +156,29 @@ def test_what_was_read_before_a_change_is_not_remembered_after_it(store: SqliteS
     assert all(len(one.rows) < 5 for one in known._known.values())
 
 
+@pytest.mark.parametrize("few", [0, 10_000])
 @pytest.mark.parametrize("last", [40, 1_000_000])
-def test_rows_that_lie_close_or_far_apart_are_worth_the_same(last: int) -> None:
+def test_rows_that_lie_close_or_far_apart_are_worth_the_same(
+    last: int, few: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fulltext, "FEW_HELD", few)
     chance = np.random.default_rng(3)
-    for _ in range(20):
-        held = [np.unique(chance.integers(1, last, 30)) for _ in range(4)]
+    for terms in (1, 4, 9, 17) * 5:
+        held = [np.unique(chance.integers(1, last, 30)) for _ in range(terms)]
         expected: dict[int, float] = {}
         for rows in held:
             for row in rows.tolist():
                 worth = math.log(1 + (max(100 - len(rows), 0) + 0.5) / (len(rows) + 0.5))
                 expected[row] = expected.get(row, 0.0) + worth
-        scored = fulltext._scored([*held, np.empty(0, np.int64)], 100)
-        rows, scores = scored.slice(0, len(scored))
         best_first = sorted(expected.items(), key=lambda one: (-one[1], -one[0]))
-        assert list(zip(rows.tolist(), scores, strict=True)) == best_first  # to the digit
+        for steps in ([len(best_first)], [3, 7, len(best_first)]):  # the best alone are put in order at first
+            scored = fulltext._scored([*held, np.empty(0, np.int64)], 100)
+            given, start = [], 0
+            for stop in steps:
+                rows, scores = scored.slice(start, stop)
+                given += list(zip(rows.tolist(), scores, strict=True))
+                start = stop
+            assert given == best_first  # to the digit
 
 
 def test_the_only_organization_of_a_store_is_not_looked_for_in_the_index(

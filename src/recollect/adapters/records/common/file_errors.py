@@ -2,31 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 from recollect.errors import DamagedData, InvalidInput, RecollectError, StoreError, StoreFull, StoreReadOnly
 
 E = TypeVar("E", bound=Exception)
 
 
-@contextmanager
-def file_errors(path: Path, driver: type[E], recollect_error: Callable[[E, Path], RecollectError]) -> Iterator[None]:
-    """Translate the errors of a driver, of its values and of the disk."""
-    try:
-        yield
-    except RecollectError:
-        raise
-    except driver as error:
-        raise recollect_error(error, path) from error
-    except UnicodeDecodeError as error:  # bytes of the file that are not text
-        raise damaged(path) from error
-    except (UnicodeError, OverflowError) as error:
-        raise InvalidInput(f"a value does not fit into '{path.name}': {error}") from error
-    except OSError as error:
-        raise disk_error(path, error.strerror or "", error) from error
+class FileErrors(Generic[E]):
+    """Translates the errors of a driver, of its values and of the disk. As a generator it took twice the time."""
+
+    __slots__ = ("_driver", "_path", "_recollect_error")
+
+    def __init__(self, path: Path, driver: type[E], recollect_error: Callable[[E, Path], RecollectError]) -> None:
+        self._path, self._driver, self._recollect_error = path, driver, recollect_error
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        path = self._path
+        if error is None or isinstance(error, RecollectError):
+            return
+        if isinstance(error, self._driver):
+            raise self._recollect_error(error, path) from error
+        if isinstance(error, UnicodeDecodeError):  # bytes of the file that are not text
+            raise damaged(path) from error
+        if isinstance(error, UnicodeError | OverflowError):
+            raise InvalidInput(f"a value does not fit into '{path.name}': {error}") from error
+        if isinstance(error, OSError):
+            raise disk_error(path, error.strerror or "", error) from error
 
 
 def damaged(path: Path) -> DamagedData:

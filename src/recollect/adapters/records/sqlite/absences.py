@@ -26,7 +26,7 @@ def unproven(steps: Sequence[Step], ids: Callable[[Query[Record]], Sequence[str]
     one of them is there, the run is gone through step by step, which says which.
     """
     is_unwritten = True
-    for kind, run in groupby(steps, _absent_kind):
+    for kind, run in groupby(steps, _AbsentKinds()):
         some = list(run)
         if is_unwritten and kind.step is Absent and kind.record is not None and len(some) > 1:
             values = tuple(cast(Compare, cast(Absent, step).where[0]).value for step in some)
@@ -37,8 +37,26 @@ def unproven(steps: Sequence[Step], ids: Callable[[Query[Record]], Sequence[str]
         yield some
 
 
-def _absent_kind(step: Step) -> StepKind:
-    return step_kind(step) if isinstance(step, Absent) else _OTHER
+class _AbsentKinds:
+    """The kind of one step after the other: of thousands that differ in a value it is made once."""
+
+    def __init__(self) -> None:
+        self._last = _OTHER
+
+    def __call__(self, step: Step) -> StepKind:
+        if not isinstance(step, Absent):
+            return _OTHER
+        if not _is_of(self._last, step):
+            self._last = step_kind(step)
+        return self._last
+
+
+def _is_of(kind: StepKind, step: Absent) -> bool:
+    if kind.step is not Absent or kind.record is not step.record or kind.rest != step.where[1:]:
+        return False
+    first = step.where[0] if step.where else None
+    is_plain = isinstance(first, Compare) and first.operator == "=" and first.key is None and first.value is not None
+    return is_plain and cast(Compare, first).field == kind.field
 
 
 def key_asked(query: Query[Record]) -> Compare | None:

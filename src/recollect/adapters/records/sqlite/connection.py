@@ -15,12 +15,13 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import apsw
 import apsw.sqlite_extra
 
-from recollect.adapters.records.common.file_errors import damaged, file_errors
+from recollect.adapters.records.common.file_errors import FileErrors, damaged
 from recollect.adapters.records.sqlite.page_encryption import ENCRYPTED_VFS, PageKey, is_encrypted
 from recollect.errors import (
     Closed,
@@ -41,9 +42,9 @@ CHECKSUM_BYTES = 8
 LARGEST_IDLE_LOG = 8_000_000
 MOST_IDLE_READERS = 16
 CACHE_KIB = 32_768
-# A page that is not cached is read, checked and copied: with a cache of 128 MB the vectors of a question, out of
-# 100,000, took half as long as with 32. Only the few readers that are in use again and again keep theirs.
-READ_CACHE_KIB = 131_072
+# Every commit empties it, so what is read again and again is kept beside it (known_rows.py): with 128 MB no recall was
+# quicker, warm or cold. Only the few readers that are in use again and again keep theirs.
+READ_CACHE_KIB = 32_768
 MOST_WARM_READERS = 2
 SMALLEST_PAGE = 512
 _CHECKSUM_FAILED = 8202  # SQLITE_IOERR_DATA
@@ -207,7 +208,7 @@ def checksummed(connection: apsw.Connection, path: Path, key: PageKey | None = N
 
 
 def translated_errors(path: Path) -> AbstractContextManager[None]:
-    return file_errors(path, apsw.Error, recollect_error)
+    return FileErrors(path, apsw.Error, recollect_error)
 
 
 def recollect_error(error: apsw.Error, path: Path) -> RecollectError:
@@ -245,8 +246,15 @@ def duplicate_key(error: apsw.ConstraintError) -> DuplicateKey | StoreError:
     return DuplicateKey.of(table, fields)
 
 
+def _counters(connection: apsw.Connection) -> Mapping[str, Any]:
+    text = "SELECT key, value FROM recollect_store WHERE key IN"
+    found = connection.execute(f"{text} ('incarnation', 'row_marks', 'seq', 'text_epoch', 'text_seq')").fetchall()
+    return {str(key): value for key, value in found}
+
+
 class _Held(threading.local):
     connection: apsw.Connection | None = None
+    counters: Mapping[str, Any] | None = None
 
 
 class Readers:
@@ -274,7 +282,25 @@ class Readers:
             try:
                 yield
             finally:
-                self._held.connection = None
+                self._held.connection = self._held.counters = None
+
+    @contextmanager
+    def moment(self) -> Iterator[apsw.Connection]:
+        """A connection for several readings of one moment: what is held, or else a transaction of its own."""
+        if self._held.connection is None:
+            with self.held(), self.one() as connection:
+                yield connection
+        else:
+            with translated_errors(self._path):
+                yield self._held.connection
+
+    def counters(self, connection: apsw.Connection) -> Mapping[str, Any]:
+        """Those of the store, as the transaction of a connection sees them: of what is held, they are read once."""
+        if connection is not self._held.connection:
+            return _counters(connection)
+        if self._held.counters is None:
+            self._held.counters = _counters(connection)
+        return self._held.counters
 
     def renew(self) -> None:
         """What this thread holds, if anything, is of this moment from now on."""
@@ -283,6 +309,7 @@ class Readers:
             if not held.get_autocommit():
                 held.execute("ROLLBACK")
             held.execute("BEGIN")
+            self._held.counters = None
 
     @contextmanager
     def one(self, *, fresh: bool = False) -> Iterator[apsw.Connection]:

@@ -42,13 +42,14 @@ class WatchedFile:
         self._path, self._incarnation, self._key = path, incarnation, key
         self._opened = identity(path)
         self._lock = threading.Lock()
-        self._seen: Stamp | None = _stamp(path)
+        self._name = str(path)  # each write looks four times, and to spell a path takes longer than to look
+        self._seen: Stamp | None = _stamp(self._name)
         self._stood = standing(path, key) if self._opened else FileIdentity()
         self.is_written_over = False
 
     def check(self) -> None:
         """FileReplaced, once and for all, if the file is another than it was."""
-        stamp = _stamp(self._path)
+        stamp = _stamp(self._name)
         if self.is_written_over:
             raise self._written_over()
         if stamp != self._seen:
@@ -59,7 +60,7 @@ class WatchedFile:
         """Somebody moved the log, or wrote over the file. Looked at more than once before the worse is believed."""
         with self._lock:
             for _ in range(_LOOKS):
-                stamp = _stamp(self._path)
+                stamp = _stamp(self._name)
                 if stamp == self._seen:
                     return
                 found = standing(self._path, self._key)
@@ -77,7 +78,7 @@ class WatchedFile:
 
     def _remember(self, found: FileIdentity, stamp: Stamp | None) -> None:
         """What could not be read, or changed while it was, is looked at again the next time."""
-        if found.incarnation is not None and stamp == _stamp(self._path):
+        if found.incarnation is not None and stamp == _stamp(self._name):
             self._stood, self._seen = found, stamp
 
     def _written_over(self) -> FileReplaced:
@@ -109,7 +110,7 @@ def standing(path: Path, key: PageKey | None = None) -> FileIdentity:
         connection.close()
 
 
-def _stamp(path: Path) -> Stamp | None:
+def _stamp(path: str) -> Stamp | None:
     try:
         there = os.stat(path)
     except OSError:

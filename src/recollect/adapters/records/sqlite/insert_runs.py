@@ -3,15 +3,15 @@
 A bulk of a thousand memories is a run of thousands of inserts. Taken one by one, each is some ten calls of Python and
 a statement of its own; together they are checked first and then handed to SQLite by `executemany`, each with the seq
 that it would have had. A run that fails cannot tell which step a step-by-step transaction would have named: the store
-undoes it and takes the steps one by one (`store._Tables.apply`).
+undoes it and takes the steps one by one (`writer_tables.py:WriterTables.apply`).
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
-from typing import cast
+from typing import Any, cast
 
 import apsw
 
@@ -40,6 +40,7 @@ class RunTables(SqlTables[int]):
         self._connection = connection
         self._cursor = connection.cursor()
         self._returned: list[Row] = []  # inserted again, perhaps, after they were deleted
+        self.indexed: set[type[Record]] = set()  # whose text indexes have grown since they were merged
 
     def insert_many(self, records: Sequence[Record]) -> None:
         """Each under a new seq, in this order; DuplicateKey if an id or a unique key is taken."""
@@ -66,6 +67,7 @@ class RunTables(SqlTables[int]):
             first = self._connection.last_insert_rowid() - len(records) + 1
             fresh = (fulltext.indexed(row, one) for row, one in enumerate(records, first) if not one.is_deleted)
             self._cursor.executemany(fulltext.index_statement(record_type, True), fresh)
+            self.indexed.add(record_type)
 
 
 class RunTransaction(Transaction[int]):
@@ -87,16 +89,18 @@ class RunTransaction(Transaction[int]):
     def _insert_all(self, run: Sequence[Insert]) -> None:
         records = [step.record for step in run]
         for step, record in zip(run, records, strict=True):
-            self._check_tenant(record)
-            self._check_unknown(record, living=not step.restoring)
-            self.expect(record.shape.table, record.id, record.is_deleted)
+            values = record.__dict__
+            if values["organization_id"] != self._scope.organization_id:
+                self._check_tenant(record)
+            self._check_unknown(record, values, living=not step.restoring)
+            self.expect(record.shape.table, values["id"], values["is_deleted"])
         for record_type, count in Counter(map(type, records)).items():
             self._grow(record_type, count)
         self._many.insert_many(records)
 
-    def _check_unknown(self, record: Record, *, living: bool) -> None:
+    def _check_unknown(self, record: Record, values: Mapping[str, Any], *, living: bool) -> None:
         """As `_check_references`; but most of a run refer to what is known by now, which is seen at once."""
-        values, known = record.__dict__, self._living if living else self._there
+        known = self._living if living else self._there
         for field, target, unless in references_from(type(record)):
             id = values[field]
             if id is None or (target, id) in known or any(values[other] is not None for other in unless):

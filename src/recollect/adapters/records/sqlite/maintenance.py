@@ -18,7 +18,7 @@ from recollect.adapters.records.common.dialect import Run, moment_text
 from recollect.adapters.records.common.integrity import check_count, check_references
 from recollect.adapters.records.common.sql_compiler import quoted
 from recollect.adapters.records.sqlite.connection import connect, refuse_foreign, translated_errors
-from recollect.adapters.records.sqlite.fulltext import TOKENIZER, make_text
+from recollect.adapters.records.sqlite.fulltext import TOKENIZER, make_text, merge_in_steps
 from recollect.adapters.records.sqlite.page_encryption import page_key
 from recollect.domain.memory import Memory, content_hash
 from recollect.domain.record import RECORDS, Record, new_id
@@ -75,6 +75,8 @@ def migrate(connection: apsw.Connection, path: Path, codec_of: CodecOf) -> list[
     with _alone(connection):
         create(connection)  # also says so at once if the file cannot be written
         if is_current(running(connection), TOKENIZER):
+            for record in (one for one in RECORDS.values() if one.shape.text):
+                merge_in_steps(connection, record)  # of a store that was made before this was done
             return []
         applied = DDL.make(running(connection))
     for migration in [] if applied else migrations.migrations():
@@ -82,6 +84,7 @@ def migrate(connection: apsw.Connection, path: Path, codec_of: CodecOf) -> list[
             if DDL.migrate(migration, running(connection), apsw.ConstraintError, f"'{path.name}'"):
                 applied.append(migration.name)
     if applied:
+        connection.execute("UPDATE recollect_store SET value = '' WHERE key = 'row_marks'")  # rows may be others now
         _write_statistics(connection)
     with _alone(connection):
         update_text(
@@ -152,7 +155,7 @@ def create(connection: apsw.Connection) -> None:
     )
     connection.execute(
         "INSERT OR IGNORE INTO recollect_store VALUES ('seq', 0), ('records', 0), ('incarnation', ?),"
-        " ('text_seq', 0), ('text_epoch', 0)",
+        " ('text_seq', 0), ('text_epoch', 0), ('row_marks', '')",
         (new_id(),),
     )
 

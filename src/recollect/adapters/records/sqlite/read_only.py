@@ -36,11 +36,14 @@ from recollect.adapters.records.sqlite.connection import (
 )
 from recollect.adapters.records.sqlite.file_identity import WatchedFile
 from recollect.adapters.records.sqlite.fulltext_check import check_text
+from recollect.adapters.records.sqlite.known_rows import KnownRows
 from recollect.adapters.records.sqlite.maintenance import check_records, running
 from recollect.adapters.records.sqlite.page_encryption import page_key
-from recollect.adapters.records.sqlite.store import SqliteStore, SqliteVectors
+from recollect.adapters.records.sqlite.store import SqliteStore
+from recollect.adapters.records.sqlite.stored_vectors import SqliteVectors
 from recollect.adapters.records.sqlite.term_holders import TermHolders
 from recollect.adapters.records.sqlite.wal import log_of
+from recollect.domain.memory import Memory
 from recollect.errors import NewerStore, StoreBusy, StoreError, StoreReadOnly
 from recollect.ports.member_indexes import MemberIndex
 from recollect.ports.records import Capabilities, Problem, Scope
@@ -146,6 +149,7 @@ class ReadOnlySqliteStore(SqliteStore):
             self._key = page_key(path, master)
         self._readers = ReadOnlyReaders(path, self._key, lambda: None)
         self._holders = TermHolders()
+        self._known = KnownRows(self.codec(Memory))
         self._writer = _NoWriter()  # type: ignore[assignment]
         try:
             incarnation = self._healing(self._opened_by)
@@ -155,7 +159,7 @@ class ReadOnlySqliteStore(SqliteStore):
         self._readers._check = WatchedFile(path, incarnation, self._key).check
         encrypted = self._key is not None
         self.capabilities = Capabilities(
-            "sqlite", durable=True, many_processes=True, row_by_row=True, encrypted=encrypted
+            "sqlite", durable=True, many_processes=True, row_by_row=True, keeps_rows=True, encrypted=encrypted
         )
 
     def _opened_by(self) -> str:
@@ -213,7 +217,7 @@ class ReadOnlySqliteStore(SqliteStore):
     def mend(self) -> list[str]:
         raise _refused()
 
-    def erase_traces(self) -> None:
+    def erase_traces(self) -> list[str]:
         raise _refused()
 
     def verify(self) -> list[Problem]:
@@ -239,4 +243,4 @@ class ReadOnlySqliteStore(SqliteStore):
     def vector_snapshot(self) -> Iterator[SqliteVectors]:
         with self._readers.snapshot() as connection:
             self._readers.renew()
-            yield SqliteVectors(connection)
+            yield SqliteVectors(connection, self._readers.counters(connection), self._known)

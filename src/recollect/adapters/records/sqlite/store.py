@@ -11,39 +11,35 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from functools import cached_property, partial
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import Any, TypeVar
 
 import apsw
 
 from recollect.adapters.atomic_file import atomic_path, clear_unfinished, identity
-from recollect.adapters.encryption.master_key import MasterKey, new_data_key
+from recollect.adapters.encryption.master_key import MasterKey
 from recollect.adapters.file_scan import scan_files
 from recollect.adapters.records.common import ddl
+from recollect.adapters.records.common.checks import check_beside
 from recollect.adapters.records.common.checks import check_text as check_text_query
-from recollect.adapters.records.common.codec import Codec
 from recollect.adapters.records.common.data_keys import DataKeys
 from recollect.adapters.records.common.dialect import Values
 from recollect.adapters.records.common.field_cipher import FieldCipher
 from recollect.adapters.records.common.file_errors import damaged
 from recollect.adapters.records.common.group_commit import GroupCommit
 from recollect.adapters.records.common.integrity import check_count
-from recollect.adapters.records.common.sql_compiler import Compiler, quoted
 from recollect.adapters.records.common.sql_reads import SqlReads, SqlSnapshot, reading
-from recollect.adapters.records.common.sql_tables import RETURNED, insert_statement, rename_deleted
-from recollect.adapters.records.common.transaction import Transaction, references_of
-from recollect.adapters.records.common.vector_rows import VECTOR_COLUMNS, vector_rows
-from recollect.adapters.records.sqlite import absences, fulltext, member_indexes
+from recollect.adapters.records.sqlite import fulltext, member_indexes
 from recollect.adapters.records.sqlite.connection import (
     BUSY_SECONDS,
     Readers,
     begin,
     connect,
     discard,
-    duplicate_key,
     emptied_log,
     prepare,
     seals_pages,
@@ -52,17 +48,19 @@ from recollect.adapters.records.sqlite.connection import (
 from recollect.adapters.records.sqlite.dialect import DIALECT
 from recollect.adapters.records.sqlite.foreign_pages import file_pieces, seal_by_content, seal_proven
 from recollect.adapters.records.sqlite.fulltext_check import check_text
-from recollect.adapters.records.sqlite.insert_runs import RunTables, RunTransaction, has_run
 from recollect.adapters.records.sqlite.key_change import wait_for_change
+from recollect.adapters.records.sqlite.known_queries import is_known_place, known_query
+from recollect.adapters.records.sqlite.known_rows import KnownRows
 from recollect.adapters.records.sqlite.maintenance import (
     check_content,
     check_records,
     migrate,
-    rebuild_text,
     running,
 )
 from recollect.adapters.records.sqlite.narrowing import narrowed
 from recollect.adapters.records.sqlite.page_encryption import PageKey, new_page_key, page_key
+from recollect.adapters.records.sqlite.row_marks import RowMarks
+from recollect.adapters.records.sqlite.stored_vectors import SqliteVectors
 from recollect.adapters.records.sqlite.term_holders import TermHolders
 from recollect.adapters.records.sqlite.wal import log_of
 from recollect.adapters.records.sqlite.wal_guard import (
@@ -76,21 +74,21 @@ from recollect.adapters.records.sqlite.wal_guard import (
     refuse_other_log,
 )
 from recollect.adapters.records.sqlite.wal_notes import LogNote, LogNotes
+from recollect.adapters.records.sqlite.writer_tables import WriterTables
+from recollect.domain.memory import Memory
 from recollect.domain.record import RECORDS, Record, new_id
-from recollect.errors import Conflict, DamagedData, InvalidInput, NotFound, StoreBusy, StoreError
+from recollect.errors import DamagedData, InvalidInput, StoreBusy
 from recollect.ports.keys import KeyService
 from recollect.ports.member_indexes import MemberIndex
-from recollect.ports.query import Query, Row, TextHit, TextQuery
+from recollect.ports.query import Beside, Query, Reading, Row, TextHit, TextQuery
 from recollect.ports.records import Capabilities, Problem, Scope
 from recollect.ports.steps import Committed, Step
 from recollect.ports.traces import ScannedPlace
-from recollect.ports.vectors import StoredVector, VectorRow
+from recollect.ports.vectors import StoredVector
 
 R = TypeVar("R", bound=Record)
 T = TypeVar("T")
 LARGE_LOG_BYTES = 64_000_000
-_REFUSALS = (Conflict, InvalidInput, NotFound)
-"""How a step says that it cannot be done."""
 _log = logging.getLogger("recollect.sqlite")
 
 
@@ -118,10 +116,16 @@ class SqliteStore(SqlReads):
         self._place = keeping.place
         self._readers = Readers(path, vfs, self._key, self._place.check)
         self._holders = TermHolders()
-        self._tables = _Tables(connection, path, self.codec, self.compiler, keeping)
+        self._known = KnownRows(self.codec(Memory))
+        self._tables = WriterTables(connection, path, self.codec, self.compiler, keeping)
         self._writer = GroupCommit(self._tables, name=f"recollect writer {path.name}")
         self.capabilities = Capabilities(
-            "sqlite", durable=True, many_processes=True, row_by_row=True, encrypted=self._key is not None
+            "sqlite",
+            durable=True,
+            many_processes=True,
+            row_by_row=True,
+            keeps_rows=True,
+            encrypted=self._key is not None,
         )
 
     def write_in_turn(self, turn: AbstractContextManager[object]) -> None:
@@ -237,7 +241,8 @@ class SqliteStore(SqlReads):
 
         def searched() -> list[TextHit]:
             with self._readers.snapshot() as connection:
-                return fulltext.search(connection, self.compiler(), self._holders, scope, query)
+                counters = self._readers.counters(connection)
+                return fulltext.search(connection, self.compiler(), self._holders, self._known, counters, scope, query)
 
         return self._healing(searched)
 
@@ -302,11 +307,12 @@ class SqliteStore(SqlReads):
     def erase_words(self) -> None:
         """Texts are never encrypted one by one here, so no words are left when they are."""
 
-    def erase_traces(self) -> None:
+    def erase_traces(self) -> list[str]:
         """Leave no byte of what was deleted: merge the text indexes and empty the write-ahead log."""
         with translated_errors(self.path):
             self._merge_text()
             self._tables.keeping.look_first()
+            self._known.clear()
             with self._readers.one() as connection:
                 is_empty = emptied_log(connection)
         if not is_empty:
@@ -314,6 +320,7 @@ class SqliteStore(SqlReads):
                 f"what was deleted is gone, but its bytes are still in the log: somebody reads '{self.path.name}'",
                 remedy="they go with the next erase, or when the store is closed",
             )
+        return []
 
     def _merge_text(self) -> None:
         """Write the text indexes anew without what was deleted, in transactions of a few megabytes.
@@ -335,7 +342,7 @@ class SqliteStore(SqlReads):
 
     def rename_deleted(self, scope: Scope, names: Mapping[tuple[str, str], str]) -> None:
         with translated_errors(self.path):
-            self._writer.run(lambda: rename_deleted(self._tables, scope, names))
+            self._writer.run(lambda: self._tables.rename_deleted(scope, names))
 
     def close(self) -> None:
         self._readers.close()  # first: whoever writes is the last, and looks at the log before it is moved
@@ -371,7 +378,7 @@ class SqliteStore(SqlReads):
     def vector_snapshot(self) -> Iterator[SqliteVectors]:
         with self._unless_moved(), self._readers.snapshot() as connection:
             self._readers.renew()  # the index must see no moment before one that it has seen
-            yield SqliteVectors(connection)
+            yield SqliteVectors(connection, self._readers.counters(connection), self._known)
 
     @contextmanager
     def _unless_moved(self) -> Iterator[None]:
@@ -388,12 +395,59 @@ class SqliteStore(SqlReads):
         if not ids:  # an array must not be empty
             return []
         namespace, _, model = space.partition("/")
-        text = (
-            'SELECT e.memory_id, e.vector, e.tokens, e.start, e."end" FROM carray(?) c CROSS JOIN embedding e '
-            "ON e.organization_id = ? AND e.memory_id = c.value AND e.namespace = ? AND e.model = ?"
-        )
-        values = (apsw.carray(tuple(ids)), scope.organization_id, namespace, model)
-        return cast(list[StoredVector], self._read(scope, text, values))
+        of_tenant = (scope.organization_id, namespace, model)
+
+        def read() -> list[StoredVector]:
+            with self._readers.moment() as connection:
+                return self._known.vectors_of(self._view(connection), connection, of_tenant, ids)
+
+        return self._healing(read)
+
+    def select_each(self, scope: Scope, readings: Sequence[Reading]) -> list[list[Row]]:
+        if len(readings) == 1:
+            known = self._select_known(scope, *readings[0])
+            if known is not None:
+                return [known]
+        return super().select_each(scope, readings)
+
+    def _view(self, connection: apsw.Connection) -> RowMarks | None:
+        return self._known.view(connection, self._readers.counters(connection))
+
+    def _select_known(self, scope: Scope, query: Query[Record], fields: Sequence[str]) -> list[Row] | None:
+        """From what was read before, as far as it was; None where that cannot tell."""
+        asked = known_query(query, fields) if self._known.keeps_memories else None
+        if asked is None:
+            return None
+
+        def select() -> list[Row] | None:
+            # In one transaction: what is read now is of the same moment as what is kept.
+            with self._readers.moment() as connection:
+                view = self._view(connection)
+                if view is None:
+                    return None
+                return self._known.select(view, connection, asked, scope.organization_id)
+
+        try:
+            return self._healing(select)
+        except (DamagedData, TypeError):  # of one that does not pass, perhaps; or a value that no filter takes
+            return None
+
+    def beside(self, scope: Scope, query: Beside[Record]) -> list[list[str]]:
+        if not is_known_place(query):
+            return super().beside(scope, query)
+        check_beside(query)
+
+        def read(places: tuple[tuple[Any, Any, str], ...]) -> list[list[str]]:
+            return super(SqliteStore, self).beside(scope, replace(query, places=places))
+
+        def looked_up() -> list[list[str]]:
+            with self._readers.moment() as connection:
+                view = self._view(connection)
+                if view is None:
+                    return read(query.places)
+                return self._known.beside(view, scope.organization_id, query, read)
+
+        return self._healing(looked_up)
 
     def count(self, scope: Scope, query: Query[Record], most: int | None = None) -> int:
         return super().count(scope, self._narrowed(scope, query), most)
@@ -417,254 +471,3 @@ class SqliteStore(SqlReads):
                 return connection.execute(statement, values).fetchall()
 
         return self._healing(rows)
-
-
-class _Tables(RunTables):
-    """The writer's connection: what group commit and the steps need of it."""
-
-    dialect = DIALECT
-
-    def __init__(
-        self,
-        connection: apsw.Connection,
-        path: Path,
-        codec: Callable[[type[Record]], Codec],
-        compiler: Callable[[], Compiler],
-        keeping: LogGuard,
-    ) -> None:
-        super().__init__(connection, codec, compiler)
-        self.keeping = keeping
-        self._path = path
-        self._records = 0
-        self._any_gone = True
-        self._lost: BaseException | None = None  # why the transaction cannot be committed any more
-        self._remakes_tables = False
-        self._epoch = 0
-        self._is_text_changed = False
-
-    def begin(self) -> None:
-        with translated_errors(self._path):
-            self.rollback()
-            self.keeping.begin()
-            self._connection.execute("BEGIN IMMEDIATE")
-            self.keeping.same_file()  # else who waited for a new key to be set would write into the file of the old
-            self._lost, self._remakes_tables = None, False
-            self.seq, self._records, counted, self._epoch, self._any_gone = self._connection.execute(
-                "SELECT (SELECT value FROM recollect_store WHERE key = 'seq'),"
-                " (SELECT value FROM recollect_store WHERE key = 'records'),"
-                " (SELECT value FROM recollect_store WHERE key = 'text_seq'),"
-                " (SELECT value FROM recollect_store WHERE key = 'text_epoch'),"
-                " EXISTS (SELECT 1 FROM recollect_gone)"
-            ).get
-            self._is_text_changed = counted != self.seq  # by a program that does not count: see term_holders.py
-
-    def attempt(self, work: Callable[[], T]) -> T:
-        with translated_errors(self._path):
-            self._still_open()
-            self._cursor.execute("SAVEPOINT work")
-            before = self.seq, self._records, self._is_text_changed
-            try:
-                result = work()
-                self._cursor.execute("RELEASE work")
-                return result
-            except BaseException as error:
-                self._lost = error
-                # A text index made anew is not undone by a savepoint: the commit would stumble over it ("constraint
-                # failed"). So what was to be committed with it is given up, too.
-                if not self._connection.get_autocommit() and not self._remakes_tables:
-                    self._undo_piece()
-                    self.seq, self._records, self._is_text_changed = before
-                raise
-
-    def _undo_piece(self) -> None:
-        try:
-            self._cursor.execute("ROLLBACK TO work; RELEASE work")
-        except BaseException as error:
-            self._lost = error
-            raise
-        self._lost = None
-
-    def commit(self) -> None:
-        with translated_errors(self._path):
-            self._still_open()
-            self._cursor.execute(
-                "UPDATE recollect_store SET value = CASE key WHEN 'records' THEN ? WHEN 'text_epoch' THEN ? ELSE ? END"
-                " WHERE key IN ('records', 'seq', 'text_epoch', 'text_seq')",
-                (self._records, self._epoch + self._is_text_changed, self.seq),
-            )
-            self.keeping.same_file()
-            self._cursor.execute("COMMIT")
-            self.keeping.same_file()
-            self.keeping.committed(self.seq)
-
-    def _still_open(self) -> None:
-        # A full disk may undo the whole batch, not just a piece; a savepoint would then begin and commit by itself.
-        # And when undoing a piece fails, the half of it that was done must not be committed.
-        if isinstance(self._lost, apsw.Error):
-            raise self._lost
-        if self._lost is not None or self._connection.get_autocommit():
-            raise StoreError(f"the transaction on '{self._path.name}' was lost", remedy="try again")
-
-    def rollback(self) -> None:
-        if not self._connection.get_autocommit():
-            self._connection.execute("ROLLBACK")
-
-    def close(self) -> None:
-        self.keeping.close()
-        self._connection.close()
-
-    def apply(self, scope: Scope, steps: Sequence[Step]) -> Committed:
-        self.serve(scope)
-        needed = [step for run in absences.unproven(steps, self.ids) for step in run]
-        if has_run(needed):
-            try:
-                return self._undoing(lambda: self._apply(RunTransaction(self, scope), needed))
-            except _REFUSALS:
-                pass  # one by one, they say which
-        return self._apply(Transaction(self, scope), needed)
-
-    def _apply(self, work: Transaction[int], steps: Sequence[Step]) -> Committed:
-        self._returned = []
-        self._foresee_references(work, references_of(steps))
-        done = work.apply(steps)
-        self._settle_returned()
-        self._records += work.growth
-        return done
-
-    def _undoing(self, work: Callable[[], T]) -> T:
-        """Runs a part of a piece of work; what it did is undone if a step of it is refused."""
-        before = self.seq, self._is_text_changed, self._any_gone
-        self._cursor.execute("SAVEPOINT part")
-        try:
-            result = work()
-        except _REFUSALS:
-            self._cursor.execute("ROLLBACK TO part; RELEASE part")
-            self.seq, self._is_text_changed, self._any_gone = before
-            raise
-        self._cursor.execute("RELEASE part")
-        return result
-
-    def _foresee_references(self, work: Transaction[int], wanted: Mapping[str, Collection[str]]) -> None:
-        """What the inserted records refer to, asked for in one statement."""
-        parts, values = [], list[object]()
-        for table, ids in wanted.items():
-            found = f"SELECT '{table}', t.id, t.is_deleted FROM carray(?) c CROSS JOIN {quoted(table)} t"
-            parts.append(f"{found} ON t.organization_id = ? AND t.id = c.value")
-            values += [apsw.carray(tuple(ids)), self.tenant]
-        for table, id, is_deleted in self.run(" UNION ALL ".join(parts), values) if parts else ():
-            work.expect(table, id, bool(is_deleted))
-
-    def ids(self, query: Query[Record]) -> list[str]:
-        """Where one is looked for and nothing has the value that it must have, no more is asked (`absences`)."""
-        key = absences.key_asked(query) if query.limit == 1 else None
-        if key is not None and not self.run(absences.any_statement(query.record, key.field), (self.tenant, key.value)):
-            return []
-        return super().ids(query)
-
-    def _settle_returned(self) -> None:
-        """What was inserted is no longer gone: asked once for all, and not at all where nothing was ever deleted."""
-        returned, self._returned = self._returned, []
-        for start in range(0, len(returned) if self._any_gone else 0, self.deleted_at_once):
-            some = returned[start : start + self.deleted_at_once]
-            keys = ", ".join(["(?, ?, ?)"] * len(some))
-            where = f"(organization_id, table_name, id) IN (VALUES {keys})"
-            self._cursor.execute(f"DELETE FROM recollect_gone WHERE {where}", [part for key in some for part in key])
-
-    def run(self, statement: str, values: Values = ()) -> list[Row]:
-        if statement is RETURNED:
-            self._returned.append(tuple(values))
-            return []
-        try:
-            return self._cursor.execute(statement, values).fetchall()
-        except apsw.ConstraintError as error:
-            raise duplicate_key(error) from None
-
-    def insert_row(self, table: str, names: tuple[str, ...], values: Values) -> int:
-        if table == "recollect_gone":  # what was inserted before may go again
-            self._settle_returned()
-            self._any_gone = True
-        try:
-            self._cursor.execute(insert_statement(table, names), values)
-        except apsw.ConstraintError as error:
-            raise duplicate_key(error) from None
-        return self._connection.last_insert_rowid()
-
-    def next_seq(self) -> int:
-        self.seq += 1
-        return self.seq
-
-    def index_text(self, row: int, record: Record, *, fresh: bool) -> None:
-        self._is_text_changed |= not fresh
-        self._cursor.execute(fulltext.index_statement(type(record), fresh), fulltext.indexed(row, record))
-
-    def unindex_text(self, record: type[Record], rows: Sequence[int]) -> None:
-        self._is_text_changed = True
-        table = quoted(record.shape.table + "_text")
-        self._cursor.executemany(f"DELETE FROM {table} WHERE rowid = ?", ((row,) for row in rows))
-
-    def ensure_index_key(self) -> None:
-        self.run("INSERT OR IGNORE INTO recollect_store VALUES ('index_key', ?)", (new_data_key().hex(),))
-
-    def rebuild_text(self) -> list[str]:
-        self._remakes_tables = self._is_text_changed = True
-        return rebuild_text(self._connection, self.codec)
-
-    def begin_merging(self, tables: Sequence[str], pages: int) -> list[str]:
-        """Those of the tables whose text index is not in one piece, or has something deleted in it."""
-        return [table for table in tables if self.merge_text(table, -pages)]
-
-    def merge_text(self, table: str, pages: int) -> bool:
-        """A step of merging; False if there was nothing to do. With a negative number it is the first of all."""
-        before, name = self._connection.total_changes(), quoted(table + "_text")
-        self.run(f"INSERT INTO {name}({name}, rank) VALUES ('merge', ?)", (pages,))
-        return self._connection.total_changes() - before > 1  # as the documentation of FTS5 says to ask
-
-
-class SqliteVectors:
-    """The stored vectors as one read transaction sees them."""
-
-    def __init__(self, connection: apsw.Connection) -> None:
-        self._connection = connection
-
-    @property
-    def incarnation(self) -> str:
-        return str(self._counters["incarnation"])
-
-    def last_seq(self) -> int:
-        return int(str(self._counters["seq"]))
-
-    @cached_property
-    def _counters(self) -> dict[str, object]:
-        text = "SELECT key, value FROM recollect_store WHERE key IN ('incarnation', 'seq')"
-        return {str(key): value for key, value in self._connection.execute(text)}
-
-    def rows_after(self, seq: int, limit: int) -> list[VectorRow]:
-        text = f"SELECT {VECTOR_COLUMNS} FROM embedding WHERE _seq > ? ORDER BY _seq LIMIT ?"
-        return vector_rows(self._connection.execute(text, (seq, limit)).fetchall())
-
-    def rows_at(self, seqs: Sequence[int]) -> list[VectorRow]:
-        import numpy as np
-
-        if not len(seqs):
-            return []
-        wanted = apsw.carray(np.asarray(seqs, dtype=np.int64))
-        text = f"SELECT {VECTOR_COLUMNS} FROM carray(?) c CROSS JOIN embedding e ON e._seq = c.value"
-        return vector_rows(self._connection.execute(text, (wanted,)).fetchall())
-
-    def memories_at(self, seqs: Sequence[int]) -> list[tuple[int, str]]:
-        import numpy as np
-
-        if not len(seqs):
-            return []
-        wanted = apsw.carray(np.asarray(seqs, dtype=np.int64))
-        text = "SELECT e._seq, e.memory_id FROM carray(?) c CROSS JOIN embedding e ON e._seq = c.value"
-        return cast(list[tuple[int, str]], self._connection.execute(text, (wanted,)).fetchall())
-
-    def living_sum(self, after: int, upto: int) -> tuple[int, int]:
-        text = "SELECT count(*), coalesce(sum(_seq), 0) FROM embedding WHERE _seq > ? AND _seq <= ?"
-        count, total = self._connection.execute(text, (after, upto)).get
-        return count, total
-
-    def living_seqs(self, after: int, upto: int) -> Iterable[int]:
-        text = "SELECT _seq FROM embedding WHERE _seq > ? AND _seq <= ? ORDER BY _seq"
-        return (seq for (seq,) in self._connection.execute(text, (after, upto)))

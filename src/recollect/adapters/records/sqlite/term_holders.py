@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import apsw
 
@@ -34,11 +34,6 @@ TERMS_AT_ONCE = 100
 MOST_KNOWN_ROWS = 8_000_000  # four bytes each
 LARGEST_SMALL_ROW = 2**31 - 1
 MOST_SIZES = 10_000
-_MARKS = (
-    "SELECT (SELECT value FROM recollect_store WHERE key = 'seq'),"
-    " (SELECT value FROM recollect_store WHERE key = 'text_seq'),"
-    " (SELECT value FROM recollect_store WHERE key = 'text_epoch')"
-)
 
 
 class Size(NamedTuple):
@@ -80,8 +75,9 @@ class TermHolders:
         self._rows = 0
         self._sizes: dict[tuple[type[Record], str], Size] = {}
 
-    def view(self, connection: apsw.Connection, record: type[Record]) -> _View:
-        seq, text_seq, epoch = connection.execute(_MARKS).get
+    def view(self, connection: apsw.Connection, record: type[Record], counters: Mapping[str, Any]) -> _View:
+        """With the counters of the store as the transaction sees them."""
+        seq, text_seq, epoch = (counters.get(key) for key in ("seq", "text_seq", "text_epoch"))
         last = connection.execute(f"SELECT max(id) FROM {listed_table(record)}").get or 0
         if epoch is None or text_seq != seq:
             return _View(record, last, None)

@@ -21,8 +21,9 @@ from recollect.adapters.records.sqlite.wal_notes import LogNote, LogNotes, store
 from recollect.errors import DamagedData, FileReplaced
 from recollect.ports.records import Problem
 
-MOVE_PAGES = 1000
-"""So long may the log get before it is moved into the file; SQLite's own default."""
+MOVE_PAGES = 1800
+"""So long may the log get before it is moved into the file: as long as it may stay when it was moved
+(`LARGEST_IDLE_LOG`). With half of that, SQLite's own default, the same pages were moved more often."""
 log = logging.getLogger("recollect.records")
 
 
@@ -70,10 +71,24 @@ class LogGuard:
             return
         try:
             self._notes.add(self._frames, seq, self._store, self._settle)
-            if self._frames >= MOVE_PAGES:
-                self.move()
         except (OSError, apsw.Error) as error:
-            log.warning("the log of '%s' could not be noted or moved: %s", self._path.name, error)
+            log.warning("the log of '%s' could not be noted: %s", self._path.name, error)
+
+    def move_if_long(self) -> bool:
+        """After the commit was acknowledged; whether it was tried. The next to write would see that the file has
+        changed, and look whether it is still the same: that is done here, too.
+        """
+        if self._frames < MOVE_PAGES:
+            return False
+        self._frames = 0
+        try:
+            self.move()
+            self.same_file()
+        except (OSError, apsw.Error) as error:
+            log.warning("the log of '%s' could not be moved: %s", self._path.name, error)
+        except FileReplaced:
+            pass  # whoever comes next is told
+        return True
 
     def note(self) -> None:
         """Note what the log holds already: what was migrated, or written by those before us."""
@@ -83,6 +98,7 @@ class LogGuard:
         frames, _ = self._connection.wal_checkpoint("main", mode=apsw.SQLITE_CHECKPOINT_NOOP)
         self._frames = max(frames, 0)
         self.committed(seq)
+        self.move_if_long()
 
     def move(self, mode: int = apsw.SQLITE_CHECKPOINT_PASSIVE) -> bool:
         """Move the log into the file, if it is as it was written; whether all of it was moved.

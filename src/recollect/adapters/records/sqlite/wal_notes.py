@@ -114,9 +114,18 @@ class LogNotes:
                 found = read_frames(self._log, header, noted.frames, frames, self.buffer)
                 if len(found) < frames - noted.frames:
                     return  # another process has begun the log anew since: it notes what it wrote
-                _write(handle, found.astype("<u4").tobytes(), _HEADER.size + noted.frames * ENTRY_BYTES)
-                noted = replace(noted, frames=frames)
-            _write(handle, _packed(replace(noted, seq=max(seq, noted.seq), store=store)), 0)
+                _write(handle, found.astype("<u4", copy=False).tobytes(), _HEADER.size + noted.frames * ENTRY_BYTES)
+            # Not by `replace`, which looks at each field by its name: this is done for each commit.
+            now = LogNote(
+                noted.salts,
+                noted.page_size,
+                max(frames, noted.frames),
+                max(seq, noted.seq),
+                noted.lost_after,
+                noted.lost_upto,
+                store,
+            )
+            _write(handle, _packed(now), 0)
 
     def note_loss(self, after: int, upto: int, store: bytes) -> None:
         """Keep in mind that these seqs are missing, and that they are taken."""
