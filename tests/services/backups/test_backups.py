@@ -98,7 +98,8 @@ def test_a_backup_of_sqlite_becomes_a_database_of_postgresql(tmp_path: Path) -> 
 
 def test_the_second_backup_stores_only_what_changed(tmp_path: Path) -> None:
     with filled(str(tmp_path / "a.db")) as mem:
-        mem.remember_many([{"content": f"note {n} of {'many words ' * (n % 50)}"} for n in range(3000)])
+        # A memory changes a page of each of some thirty trees, and each page a chunk of 256 KB.
+        mem.remember_many([{"content": f"note {n} of {'many words ' * (n % 50)}"} for n in range(9000)])
         first = mem.backup(f"{tmp_path}/backups/", verify=False)
         mem.remember("one more")
         second = mem.backup(f"{tmp_path}/backups/", verify=False)
