@@ -4,11 +4,13 @@
     python bench/sessions.py --quick     # without the largest
     python bench/sessions.py --million   # a million, too; takes long
 
-Each operation is timed on a SQLite store that grows: by the clock and by the processor, warm, and recall also cold (a
-fresh process, with the files out of the page cache). At the largest size several processes ask the same store at once.
-Beside the figures stand floors, which are measured in the same run and below which nothing can go: reading the 1-bit
-codes in scope once from memory, a write of 4 kB that is synced, an empty request to a bare web endpoint, and what the
-built-in model takes to embed a question (which is no part of the figures: vectors are looked up).
+Each operation is timed on a SQLite store that grows: by the clock and by the processor. Recalls are timed in three
+states: cold (a fresh process, with the files out of the page cache), of a process that was asked little so far ("at
+first"), and of one that has answered ten other questions of each user, as a service has after a while. At the largest
+size several processes ask the same store at once. Beside the figures stand floors, which are measured in the same run
+and below which nothing can go: reading the 1-bit codes in scope once from memory, a write of 4 kB that is synced, an
+empty request to a bare web endpoint, and what the built-in model takes to embed a question (which is no part of the
+figures: vectors are looked up).
 """
 
 from __future__ import annotations
@@ -56,13 +58,15 @@ SIZES, MILLION = (1_000, 10_000, 100_000), 1_000_000
 USERS = 100
 BATCH = 1_000
 LIMIT = 10
+BEFORE = 10 * USERS  # other questions that a process has answered
 TIMES, SECONDS = 200, 10.0  # of one operation at one size: the most
 PROCESSES = (1, 2, 4)
 WRITES = ("add", "revise", "forget", "restore", "erase")
 REPEATABLE_WRITES = ("add", "revise")
+_RECALLS = (("", ", at first"), ("", ""), (" by meaning", ""))
 FLOOR_OF = {
-    **dict.fromkeys(("recall, everybody's", "recall by meaning, everybody's"), "codes, all"),
-    **dict.fromkeys(("recall, one user's", "recall by meaning, one user's"), "codes, one user's"),
+    **dict.fromkeys((f"recall{how}, everybody's{when}" for how, when in _RECALLS), "codes, all"),
+    **dict.fromkeys((f"recall{how}, one user's{when}" for how, when in _RECALLS), "codes, one user's"),
     **dict.fromkeys(WRITES, "sync of 4 kB"),
 }
 
@@ -90,6 +94,10 @@ class Grown:
             self._mem.close()
             self._mem = None
 
+    def again(self) -> None:
+        """Opened by somebody who has asked nothing yet."""
+        self.close()
+
     def request(self) -> dict[str, Any]:
         """The next memory that is not stored."""
         place, self.stored = self.stored, self.stored + 1
@@ -110,11 +118,18 @@ class Grown:
         return {name: float(f"{value:.4g}") for name, value in each.items()}
 
     def operations(self) -> Iterator[tuple[str, Callable[[int], Any]]]:
-        mem, asked = self.mem, self.data.questions
+        asked = self.data.questions
         users, texts = [user for user, _ in asked], [text for _, text in asked]
-        newest = self.stored
-        yield "recall, one user's", lambda n: mem.recall(texts[n], user=users[n], limit=LIMIT)
-        yield "recall, everybody's", lambda n: mem.recall(texts[n], limit=LIMIT)
+        newest, others = self.stored, range(len(asked) - BEFORE, len(asked))
+        recall_one = partial(self._recall, users=users)
+        yield "recall, one user's, at first", recall_one
+        self._answer(recall_one, others)
+        yield "recall, one user's", recall_one
+        self.again()
+        yield "recall, everybody's, at first", self._recall
+        self._answer(self._recall, others)
+        yield "recall, everybody's", self._recall
+        mem = self.mem
         yield "recall by meaning, one user's", lambda n: mem.recall(texts[n], user=users[n], by="meaning", limit=LIMIT)
         yield "recall by meaning, everybody's", lambda n: mem.recall(texts[n], by="meaning", limit=LIMIT)
         yield "context, one user's", lambda n: mem.context(texts[n], user=users[n])
@@ -128,6 +143,16 @@ class Grown:
         yield "forget", lambda n: mem.forget(key(newest - 1 - n))
         yield "restore", lambda n: mem.restore(key(newest - 1 - n))
         yield "erase", lambda n: mem.erase(key(newest - 1 - n))
+
+    def _recall(self, number: int, users: Sequence[str] = ()) -> Any:
+        asked = {"user": users[number]} if users else {}
+        return self.mem.recall(self.data.questions[number][1], limit=LIMIT, **asked)
+
+    def _answer(self, recall: Callable[[int], Any], others: Sequence[int]) -> None:
+        """Other questions, by somebody who was asked nothing before."""
+        self.again()
+        for number in others:
+            recall(number)
 
     def measure(self, times: int, seconds: float) -> dict[str, dict[str, float]]:
         found = {}
@@ -268,7 +293,7 @@ def embedding_ms() -> dict[str, float]:
 
 
 def run(sizes: Sequence[int], times: int, seconds: float, processes: Sequence[int]) -> dict[str, Any]:
-    data = corpus(sizes[-1] + len(sizes) * (times + 1), users=USERS, questions=times + 1)
+    data = corpus(sizes[-1] + len(sizes) * (times + 1), users=USERS, questions=times + 1 + BEFORE)
     report: dict[str, Any] = {"machine": machine(), "dimensions": DIMENSIONS, "users": USERS, "sizes": {}}
     with tempfile.TemporaryDirectory(prefix="recollect-sessions-") as name:
         folder, speed = Path(name), bandwidth()

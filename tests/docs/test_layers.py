@@ -115,6 +115,7 @@ EDGES = {
     ("integrations/wrapping.py", "_surviving"),
     ("interfaces/hosts/hook.py", "hook"),
     ("adapters/records/common/group_commit.py", "_settle"),
+    ("adapters/records/common/group_commit.py", "_tidy"),
     ("adapters/records/common/group_commit.py", "_undo"),
     ("adapters/records/dynamodb/turns.py", "_commit"),
     ("adapters/records/dynamodb/turns.py", "_applied"),
@@ -297,7 +298,7 @@ def test_an_import_across_rooms_is_noticed(module: str, source: str, is_forbidde
     assert bool(across_rooms(PACKAGE / module, ast.parse(source))) is is_forbidden
 
 
-COMPILED = {"recollect.adapters.vectors.embedded._scan"}
+COMPILED = {"recollect.adapters.vectors.embedded._scan", "recollect.domain.text.pool_words._words"}
 
 
 def _is_private(name: str) -> bool:
