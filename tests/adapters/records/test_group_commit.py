@@ -74,11 +74,12 @@ def test_who_writes_is_told_before_the_upkeep_that_follows(batches: Batches, wri
     assert batches.told == ["begin", "commit", "tidy", "close"]
 
 
+@pytest.mark.parametrize("failure", [OSError, SystemExit])
 def test_upkeep_that_fails_fails_nobody(
-    batches: Batches, writer: GroupCommit, caplog: pytest.LogCaptureFixture
+    batches: Batches, writer: GroupCommit, caplog: pytest.LogCaptureFixture, failure: type[BaseException]
 ) -> None:
     def fails() -> None:
-        raise OSError("no space")
+        raise failure("no space")
 
     batches.upkeep = fails
     with caplog.at_level(logging.WARNING, "recollect.records"):

@@ -7,8 +7,10 @@ is what such a run meets rarely or not at all.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, suppress
 from pathlib import Path
+from typing import Any
 
 import apsw
 import pytest
@@ -20,9 +22,9 @@ from recollect.adapters.records.sqlite.store import SqliteStore
 from recollect.domain.memory import Embedding, Memory
 from recollect.domain.tenancy import Organization
 from recollect.errors import InvalidInput, VersionConflict
-from recollect.ports.query import Beside, Compare, OneOf, Query
+from recollect.ports.query import Beside, Compare, OneOf, Query, TextQuery
 from recollect.ports.records import Scope
-from recollect.ports.steps import Delete, Insert, Touch, Update
+from recollect.ports.steps import Delete, Insert, Put, Step, Touch, Update
 from recollect.testing.conformance.makers import embedding, found, memory, session, stored
 from recollect.testing.statements import sqlite_statements
 
@@ -263,6 +265,115 @@ def test_a_memory_that_comes_into_a_session_is_beside_the_others(store: SqliteSt
     texts(store)
     changed(other, "m2", session_id=None)  # this one is known
     assert around(store, "m4") == ["m0", "m1", "m4", "m5"]
+
+
+def _deleted_and_inserted(memory: Memory) -> list[list[Step]]:
+    return [[Delete(Memory, memory.id)], [Insert(memory)]]
+
+
+@pytest.mark.parametrize(
+    "commits",
+    [
+        _deleted_and_inserted,
+        lambda memory: [[Put(memory, restoring=True)]],
+        lambda memory: [[Update(memory, same_version=True)]],
+    ],
+    ids=["deleted and inserted", "restored", "of the same version"],
+)
+def test_a_first_version_is_not_taken_for_a_new_memory(
+    store: SqliteStore, other: SqliteStore, commits: Callable[[Memory], list[list[Step]]]
+) -> None:
+    """As an import writes it, which replaces what is there."""
+    assert around(store, "m3") == ["m1", "m2", "m3", "m4"]
+    stored(other, ACME, session(ACME, "other"))
+    known = other.get(ACME, Memory, "m2")
+    assert known is not None
+    for steps in commits(known.changed(session_id="other").model_copy(update={"version": 1})):
+        other.transact(ACME, steps)
+    assert around(store, "m3") == ["m0", "m1", "m3", "m4"]
+
+
+@pytest.mark.parametrize("namespaces", ["null", '[["x"], "long_term"]'])
+def test_one_that_cannot_be_read_leaves_the_others_found(path: Path, namespaces: str) -> None:
+    with closing(SqliteStore(path)) as opened:
+        fill(opened)
+    with_another(path, "UPDATE memory SET author = CAST(x'ff41' AS TEXT) WHERE id = 'm1'", 500)
+    with_another(path, f"UPDATE memory SET namespaces = '{namespaces}' WHERE id = 'm2'", 501)
+    with closing(SqliteStore(path)) as opened:
+        changed(opened, "m0", priority=6)  # from here on rows are kept
+        for _ in range(2):
+            hits = opened.search_text(ACME, TextQuery(Memory, ("harbour",), 10))
+            assert {hit.id for hit in hits} == set(IDS)
+            assert texts(opened, ["m0", "m2", "m3"])["m3"] == "harbour m3"
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        Compare("priority", "=", "x"),
+        Compare("status", "LIKE", "x"),  # type: ignore[arg-type]
+        Compare("namespaces", "=", ["long_term"]),
+        Compare("is_deleted", "=", 0),
+        OneOf("status", (["x"],)),
+    ],
+)
+def test_what_no_store_compares_is_refused_here_too(store: SqliteStore, given: Any) -> None:
+    texts(store)
+    with pytest.raises(InvalidInput):
+        store.select(ACME, Query(Memory, (OneOf("id", IDS), given)), ("id", "text"))
+    with pytest.raises(InvalidInput, match="nonsense"):
+        store.select(ACME, Query(Memory, (OneOf("id", IDS),)), ("id", "nonsense"))
+
+
+class Interrupting:
+    """Counts as it is asked for its size, and is interrupted once."""
+
+    def __init__(self, at: int) -> None:
+        self.left = at
+
+    def __call__(self, row: object) -> int:
+        self.left -= 1
+        if self.left == 0:
+            raise KeyboardInterrupt
+        return 1000
+
+
+@pytest.mark.parametrize("at", range(1, 12))
+def test_who_is_interrupted_leaves_nothing_that_is_stale(store: SqliteStore, other: SqliteStore, at: int) -> None:
+    """Ctrl-C in a notebook: what was half noted is not answered from."""
+    known = store._known
+    for bounded in (known._rows, known._vectors):
+        bounded._size_of = Interrupting(at)
+    for turn in range(2):
+        with suppress(KeyboardInterrupt):
+            texts(store), vectors(store), living(store)
+        changed(other, "m1", text=f"a meadow {turn}")
+        other.transact(ACME, [Delete(Embedding, f"vm{turn + 2}")])
+        with suppress(KeyboardInterrupt):
+            texts(store)
+        with suppress(KeyboardInterrupt):
+            living(store)
+    assert texts(store)["m1"] == "a meadow 1"
+    assert set(vectors(store)) == {id for id, _ in living(store)} == {"m0", "m1", "m4"}
+    assert {row[0] for row in known._rows.entries.values()} == set(known._ids.get("acme", {}))
+    assert known._rows._bytes == 1000 * len(known._rows.entries)
+    assert known._vectors._bytes == 1000 * len(known._vectors.entries)
+
+
+def test_long_authors_take_room_too(store: SqliteStore) -> None:
+    stored(store, ACME, *(memory(ACME, f"n{number}", author="a" * 9_000) for number in range(20)))
+    known = store._known = KnownRows(store.codec(Memory), row_bytes=50_000)
+    texts(store, [f"n{number}" for number in range(20)])
+    assert 0 < len(known._rows.entries) <= 5
+    assert sum(len(value) for value in known._shared if isinstance(value, str)) < 1_000
+
+
+def test_filters_are_forgotten_with_what_they_found(store: SqliteStore) -> None:
+    """They name whom somebody asked about."""
+    texts(store, IDS, Compare("user_id", "=", "u1"))
+    assert store._known._filters._ready
+    store.erase_traces()
+    assert not store._known._filters._ready
 
 
 def test_there_is_no_more_kept_than_there_is_room_for(store: SqliteStore) -> None:

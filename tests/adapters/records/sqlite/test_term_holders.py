@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import apsw
 import numpy as np
@@ -154,6 +156,30 @@ def test_what_was_read_before_a_change_is_not_remembered_after_it(store: SqliteS
         assert len(known.of(connection, view, [match], newest=False)[0]) == 5
     assert harbours(store) == {"m0", "m2", "m3", "m4"}
     assert all(len(one.rows) < 5 for one in known._known.values())
+
+
+def test_who_searches_an_earlier_moment_is_not_handed_what_another_knows_of_a_later_one(
+    store: SqliteStore, other: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another thread learns of a change after this one looked which words it may take as known."""
+    assert len(harbours(store)) == 5
+    of = store._holders.of
+
+    def later(*asked: Any, **how: Any) -> Any:
+        monkeypatch.undo()
+        known = other.get(ACME, Memory, "m1")
+        assert known is not None
+        other.transact(ACME, [Delete(Memory, "m1")])
+        other.transact(ACME, [Insert(memory(ACME, "z", "harbour")), Insert(known)])  # in another row
+        thread = threading.Thread(target=lambda: harbours(store))
+        thread.start()
+        thread.join()
+        return of(*asked, **how)
+
+    monkeypatch.setattr(store._holders, "of", later)
+    with store.reading():
+        assert harbours(store) == {"m0", "m1", "m2", "m3", "m4"}
+    assert harbours(store) == {"m0", "m1", "m2", "m3", "m4", "z"}
 
 
 @pytest.mark.parametrize("few", [0, 10_000])

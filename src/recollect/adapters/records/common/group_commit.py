@@ -161,7 +161,7 @@ class GroupCommit:
     def _tidy(self) -> None:
         try:
             self._batches.tidy()
-        except Exception as error:
+        except BaseException as error:
             log.warning("upkeep after a commit failed: %s", error, exc_info=not isinstance(error, RecollectError))
             self._undo()  # others must not wait for what it has begun
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
@@ -27,6 +28,7 @@ from recollect.adapters.records.sqlite.term_holders import MOST_HOLDERS, TermHol
 from recollect.adapters.records.sqlite.text_tables import text_table
 from recollect.domain.record import Record, TextIndex
 from recollect.domain.text.tokenizer import terms_asked
+from recollect.errors import DamagedData
 from recollect.ports.query import OneOf, Query, Row, TextHit, TextQuery
 from recollect.ports.records import Scope
 
@@ -290,9 +292,12 @@ def _proven(
                 scored, hits, start, size = scored.among(passing), [], 0, query.limit
                 continue
         rows, scores = scored.slice(start, start + size)
+        found: dict[Any, Any] | None = None
         if seen is not None and filters is not None and len(rows) <= MOST_KEPT:
-            found: dict[Any, Any] = known.passing_rows(seen, connection, rows.tolist(), scope.organization_id, filters)
-        else:
+            # One that cannot be read, perhaps of none that passes, is dealt with by who reads those that do.
+            with suppress(DamagedData, TypeError, UnicodeDecodeError):
+                found = known.passing_rows(seen, connection, rows.tolist(), scope.organization_id, filters)
+        if found is None:
             found = dict(connection.execute(statement, (apsw.carray(rows), *compiler.values)))
         hits += [TextHit(found[row], score) for row, score in zip(rows.tolist(), scores, strict=True) if row in found]
         start, size = start + size, min(4 * size, 20_000)

@@ -7,6 +7,7 @@ from functools import lru_cache
 from operator import itemgetter
 from typing import Any, NamedTuple
 
+from recollect.adapters.records.common.checks import check_filters
 from recollect.domain.memory import Memory
 from recollect.domain.record import Record
 from recollect.ports.query import AllOf, AnyOf, Beside, Filter, Holds, Linked, OneOf, Query, Row, TextQuery, meets
@@ -18,7 +19,7 @@ FIELDS = (
 """What is kept of a memory: what ranks it, and what the filters of every recall look at."""
 KNOWN = frozenset(FIELDS)
 _ANSWERED = KNOWN - {"namespaces"}  # a list, which whoever asked could change
-MOST_RECENT = 50
+MOST_RECENT, MOST_VERDICTS = 50, 20_000
 _OWN = frozenset({"text", "occurred_at"})
 """Fields in which hardly two are alike."""
 PLACES = {name: place for place, name in enumerate(FIELDS)}
@@ -60,6 +61,8 @@ class RecentFilters:
         asked = self._of(filters)
         values, verdicts = list(map(asked.looked_at, rows)), asked.verdicts
         if not verdicts.keys() >= set(values):
+            if len(verdicts) > MOST_VERDICTS:
+                verdicts = asked.verdicts = {}
             alike = dict(zip(values, rows, strict=True))
             verdicts |= {one: asked.admits(row) for one, row in alike.items() if one not in verdicts}
         if not all(map(verdicts.__getitem__, values)):
@@ -80,6 +83,7 @@ class _Asked:
     """Filters made ready. Most rows are alike in what most filters look at: of these a verdict is found once."""
 
     def __init__(self, filters: tuple[Filter, ...]) -> None:
+        check_filters(Memory, filters)
         self.filters = filters
         self.single = [one for one in filters if not _OWN.isdisjoint(_fields_of(one))]
         self._common = [one for one in filters if _OWN.isdisjoint(_fields_of(one))]
@@ -103,7 +107,7 @@ def known_query(query: Query[Record], fields: Sequence[str]) -> KnownQuery | Non
     """None where it asks for something else than memories by their ids, or looks at what is not kept."""
     if query.record is not Memory or query.order or query.limit is not None or query.after or query.deleted != "no":
         return None
-    if not query.where:
+    if not query.where or not fields or not Memory.model_fields.keys() >= set(fields):
         return None
     first, *others = query.where
     if not isinstance(first, OneOf) or first.field != "id" or not first.wanted or not are_known(others):

@@ -10,14 +10,18 @@ Nothing is answered from here that the transaction would not have read: one that
 kept reads for itself, and what it reads is not kept. What is counted up without a new seq (how often a memory was read)
 is not kept either.
 
+A step that is cut off half-way (Ctrl-C in a notebook) leaves nothing behind: all is dropped then.
+
 What is kept are plain tuples of plain values, which Python's garbage collector leaves alone: named ones it would look
 at again and again, 0.1 s at a time. Proof: tests/adapters/records/sqlite/test_known_rows.py.
 """
 
 from __future__ import annotations
 
+import sys
 import threading
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache
 from itertools import repeat
 from operator import itemgetter
@@ -45,10 +49,11 @@ MOST_CHANGES = 5_000
 """Beyond so many new seqs it is quicker to begin anew than to find out what they are of."""
 MOST_SHARED, MOST_STRETCHES, MOST_WAYS, MOST_OWNERS = 100_000, 50_000, 1_000, 400_000
 ROW_BYTES, VECTOR_BYTES = 96_000_000, 128_000_000
-_ROW_OVERHEAD, _VECTOR_OVERHEAD = 650, 500  # as measured, with what leads to them
-_ID, _TEXT, _NAMESPACES = PLACES["id"], PLACES["text"], PLACES["namespaces"]
+LONGEST_SHARED = 100  # characters
+_ROW_OVERHEAD, _VECTOR_OVERHEAD = 600, 500  # as measured, with what leads to them
+_ID, _TEXT, _AUTHOR, _NAMESPACES = PLACES["id"], PLACES["text"], PLACES["author"], PLACES["namespaces"]
 _ROW, _ORGANIZATION = len(FIELDS), len(FIELDS) + 1  # behind the fields
-_SHARED = tuple(PLACES[name] for name in ("kind", "status", "author", "user_id", "agent_id", "session_id", "level"))
+_SHARED = tuple(PLACES[name] for name in ("kind", "status", "user_id", "agent_id", "session_id", "level"))
 _CHANGED = (
     f"SELECT 'memory', organization_id, id, version, {', '.join(WITHIN)} FROM memory WHERE _seq > ?1"
     " UNION ALL SELECT 'memory', organization_id, id, 2, NULL, NULL, NULL, NULL FROM recollect_gone"
@@ -120,11 +125,22 @@ class KnownRows:
         self._ways: dict[Hashable, int] = {}
         """Numbers for the ways to ask for a stretch: to be compared once, and not for each place."""
         self._stretched = 0
-        self._shared: dict[str | None, str | None] = {}
+        self._shared: dict[Hashable, Any] = {}
 
     def clear(self) -> None:
         with self._lock:
             self._forget_all()
+            self._filters = RecentFilters()  # which name whom they ask about
+
+    @contextmanager
+    def _changing(self) -> Iterator[None]:
+        """For one thread at a time, and whole."""
+        with self._lock:
+            try:
+                yield
+            except BaseException:
+                self._forget_all()
+                raise
 
     def view(self, connection: apsw.Connection, counters: Mapping[str, Any]) -> RowMarks | None:
         """What the transaction of a connection sees, with these counters of the store; None where what is kept cannot
@@ -133,10 +149,10 @@ class KnownRows:
         marks = read_marks(counters.get("row_marks"), counters["seq"])
         if marks is None:
             return None
-        with self._lock:
+        if marks == self._marks:
+            return marks
+        with self._changing():
             known = self._marks
-            if marks == known:
-                return marks
             if known is not None and marks.epoch == known.epoch:
                 if marks.seq < known.seq or marks.ended < known.ended:
                     return None
@@ -241,7 +257,7 @@ class KnownRows:
     ) -> list[Row]:
         read: list[Row] = connection.execute(text, (wanted, organization_id)).fetchall()
         decoded = self._codec.decoded(organization_id, read, FIELDS)
-        with self._lock:
+        with self._changing():
             rows = self._compact(decoded, [row[_ROW] for row in read], organization_id)
             if self._marks == view:
                 self._ids.setdefault(organization_id, {}).update((row[_ID], row) for row in rows)
@@ -258,9 +274,14 @@ class KnownRows:
         if len(self._shared) >= MOST_SHARED:
             self._shared = {}
         columns: list[Iterable[Any]] = list(zip(*rows, strict=True))
+        shared = self._shared
         for place in _SHARED:
-            columns[place] = [self._shared.setdefault(value, value) for value in columns[place]]
-        columns[_NAMESPACES] = map(tuple, columns[_NAMESPACES])
+            columns[place] = [shared.setdefault(value, value) for value in columns[place]]
+        columns[_AUTHOR] = [
+            shared.setdefault(one, one) if one is None or len(one) <= LONGEST_SHARED else one
+            for one in columns[_AUTHOR]
+        ]
+        columns[_NAMESPACES] = [shared.setdefault(some, some) for some in map(tuple, columns[_NAMESPACES])]
         return list(zip(*columns, numbers, repeat(organization_id)))
 
     # -- what stands beside them --------------------------------------------------------------------------------------
@@ -273,7 +294,7 @@ class KnownRows:
         read: Callable[[tuple[tuple[Any, Any, str], ...]], list[list[str]]],
     ) -> list[list[str]]:
         """`read` tells of places that are not known."""
-        with self._lock:
+        with self._changing():
             way = self._way(asked)
             known: list[tuple[str, ...] | None] = [None] * len(asked.places)
             if self._marks == view:
@@ -286,13 +307,15 @@ class KnownRows:
         if not unread:
             return [list(one) for one in known if one is not None]
         found = read(unread)
-        with self._lock:
+        with self._changing():
             if self._marks == view:
                 self._keep_stretches(organization_id, asked, unread, found)
         told = iter(found)
         return [next(told) if one is None else list(one) for one in known]
 
     def _way(self, asked: Beside[Record]) -> int:
+        if len(self._ways) >= MOST_WAYS:
+            self._forget_stretches()
         return self._ways.setdefault((asked.by, asked.reach, asked.where), len(self._ways))
 
     def _keep_stretches(
@@ -302,7 +325,7 @@ class KnownRows:
         places: Sequence[tuple[Any, Any, str]],
         found: Iterable[list[str]],
     ) -> None:
-        if self._stretched > MOST_STRETCHES or len(self._ways) > MOST_WAYS:
+        if self._stretched > MOST_STRETCHES:
             self._forget_stretches()
         way = self._way(asked)  # it may have another number by now
         for (group, by, id), ids in zip(places, found, strict=True):
@@ -351,7 +374,7 @@ class KnownRows:
         ids: Sequence[str] = (),
     ) -> None:
         """With a `space`, they are all that these memories have in it."""
-        with self._lock:
+        with self._changing():
             if view is None or self._marks != view:
                 return
             self._vectors.put({one[_SEQ]: one for one in read})
@@ -385,7 +408,9 @@ _stored: Callable[[Row], StoredVector] = itemgetter(_OWNER, _VECTOR, _DESCRIBED,
 
 
 def _row_size(row: Row) -> int:
-    return _ROW_OVERHEAD + 2 * len(row[_TEXT])
+    author = row[_AUTHOR]
+    own = sys.getsizeof(author) if author and len(author) > LONGEST_SHARED else 0
+    return _ROW_OVERHEAD + sys.getsizeof(row[_TEXT]) + own
 
 
 def _vector_size(one: Row) -> int:

@@ -82,9 +82,10 @@ def migrate(connection: apsw.Connection, path: Path, codec_of: CodecOf) -> list[
     for migration in [] if applied else migrations.migrations():
         with _alone(connection):
             if DDL.migrate(migration, running(connection), apsw.ConstraintError, f"'{path.name}'"):
+                # Rows may be others now.
+                connection.execute("UPDATE recollect_store SET value = '' WHERE key = 'row_marks'")
                 applied.append(migration.name)
     if applied:
-        connection.execute("UPDATE recollect_store SET value = '' WHERE key = 'row_marks'")  # rows may be others now
         _write_statistics(connection)
     with _alone(connection):
         update_text(

@@ -1,4 +1,8 @@
-"""What every commit notes for those who keep rows in memory: enough to tell which of them are still as they were."""
+"""What every commit notes for those who keep rows in memory: enough to tell which of them are still as they were.
+
+A program of an earlier version that writes beside us notes none. Its next new seq gives that away. What it writes
+without one, where a passage of a text begins and ends, is seen when something else of that memory changes.
+"""
 
 from __future__ import annotations
 

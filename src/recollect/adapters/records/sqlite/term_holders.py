@@ -58,10 +58,6 @@ class _View(NamedTuple):
     epoch: int | None
     """Of the texts, if what is remembered holds for it."""
 
-    @property
-    def is_known(self) -> bool:
-        return self.epoch is not None
-
 
 class TermHolders:
     """Of one store, for all threads. A search with an older moment than another's may be handed rows that it does not
@@ -91,7 +87,8 @@ class TermHolders:
         organization has.
         """
         key = view.record, facets
-        known = self._sizes.get(key) if view.is_known else None
+        with self._lock:
+            known = self._sizes.get(key) if view.epoch == self._epoch else None
         if known is not None and known.upto >= view.last:
             return known
         before = known or Size(0, is_all=False)
@@ -112,7 +109,9 @@ class TermHolders:
         import numpy as np
 
         with self._lock:
-            known = [self._known.get((view.record, match)) if view.is_known else None for match in matches]
+            # Not where another thread has learnt of a later epoch meanwhile: what is held by then is of that one.
+            is_now = view.epoch == self._epoch
+            known = [self._known.get((view.record, match)) if is_now else None for match in matches]
         fresh = _Holders(np.empty(0, np.int64), 0)
         held = [one or fresh for one in known]
         missing = [place for place, one in enumerate(held) if one.upto < view.last]

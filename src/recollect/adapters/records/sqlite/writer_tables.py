@@ -25,7 +25,7 @@ from recollect.adapters.records.sqlite.insert_runs import RunTables, RunTransact
 from recollect.adapters.records.sqlite.maintenance import rebuild_text
 from recollect.adapters.records.sqlite.row_marks import MarksToCome
 from recollect.adapters.records.sqlite.wal_guard import LogGuard
-from recollect.domain.memory import Embedding
+from recollect.domain.memory import Embedding, Memory
 from recollect.domain.record import Record
 from recollect.domain.tenancy import Organization
 from recollect.errors import Conflict, InvalidInput, NotFound, StoreError
@@ -221,6 +221,8 @@ class WriterTables(RunTables):
             keys = ", ".join(["(?, ?, ?)"] * len(some))
             where = f"(organization_id, table_name, id) IN (VALUES {keys})"
             self._cursor.execute(f"DELETE FROM recollect_gone WHERE {where}", [part for key in some for part in key])
+            # Nobody sees any more that they were gone, and perhaps elsewhere before.
+            self._marks.is_changed |= self._connection.changes() > 0
 
     def run(self, statement: str, values: Values = ()) -> list[Row]:
         if statement is RETURNED:
@@ -248,6 +250,8 @@ class WriterTables(RunTables):
     def replace(self, row: int, record: Record) -> None:
         if isinstance(record, Embedding):
             self._end_vectors([row])
+        elif isinstance(record, Memory) and record.version == 1:  # or it would be taken for a new one
+            self._marks.is_changed = True
         super().replace(row, record)
 
     def touch(self, step: Touch, put: Mapping[str, object]) -> None:
