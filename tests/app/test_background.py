@@ -17,7 +17,7 @@ import pytest
 
 import recollect
 from recollect.app import open_for_command
-from recollect.app.background import Background
+from recollect.app.background import LONGEST_REST, Background
 from recollect.background_thread import BackgroundThread
 from recollect.domain.agents import Lease
 from recollect.domain.key_value import Item
@@ -113,6 +113,24 @@ def test_every_organization_is_looked_after(mem: Any) -> None:
     with closing(of_library(mem)) as background:
         background.once()
     assert left(other) == 0
+
+
+@pytest.mark.parametrize("is_busy", [True, False])
+def test_while_somebody_waits_for_answers_it_rests_longer_than_it_works(
+    mem: Any, is_busy: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("one", "two", "three"):
+        mem.session.add(name, id=name)
+        mem.remember(f"We fly to {name}", kind="conversation", author="Ann", session=name, at="2024-05-08T10:00:00Z")
+        mem.session.end(name)
+    service, rests = Service(mem._core, ServerSettings(), "default"), list[float]()
+    service.counts.inside[0][0] = int(is_busy)
+    with closing(service_background(service)) as background:
+        monkeypatch.setattr(background._thread.stopping, "wait", rests.append)
+        background.once()
+    assert mem.summary.tree().lines
+    assert (len(rests) > 3) is is_busy
+    assert all(0 < seconds <= LONGEST_REST for seconds in rests)
 
 
 # -- by whom -----------------------------------------------------------------------------------------------------------

@@ -27,6 +27,7 @@ from recollect.settings import ServerSettings, Settings
 
 log = logging.getLogger("recollect.background")
 BACKUP_LOOK_SECONDS, BACKUP_RETRY_SECONDS = 60.0, 600.0
+RESTS, LONGEST_REST = 3.0, 1.0  # times as long as was worked, while somebody waits for answers; seconds
 
 
 def service_schedule(settings: ServerSettings) -> Schedule:
@@ -49,7 +50,8 @@ class Background:
     `own_work` is done each time by every process; all else by the one that holds the store's lease. `count` is told
     of each task, and whether it was done. `holder` names the holder of the lease: who takes the place of a process that
     has ended, under its name, need not wait until its lease runs out. A `thread` that is given is somebody else's, who
-    starts it and calls `once`.
+    starts it and calls `once`. While `is_busy`, each piece of work is followed by a rest: the summaries of two hundred
+    sessions that were imported doubled the time of every recall beside them.
     """
 
     def __init__(
@@ -60,13 +62,15 @@ class Background:
         count: Callable[[str, bool], None] = lambda task, is_done: None,
         holder: str | None = None,
         thread: BackgroundThread | None = None,
+        is_busy: Callable[[], bool] = lambda: False,
     ) -> None:
         self._core = core
         self._tasks = tuple(tasks_of(core, schedule))
-        self._own_work, self._count = own_work, count
+        self._own_work, self._count, self._is_busy = own_work, count, is_busy
         self._lease = StoreLease(core, min(schedule.lease_seconds, 86_400.0), holder)
         self._makes_backups = schedule.backups
         self._due: dict[tuple[str, str], float] = {}
+        self._worked_since = time.monotonic()
         self._process = os.getpid()
         own = BackgroundThread("recollect.background", self.once, every_seconds=schedule.look_seconds)
         self._thread = thread or own
@@ -86,6 +90,7 @@ class Background:
 
     def once(self) -> None:
         """Everything that is due now."""
+        self._worked_since = time.monotonic()
         for name, work in self._own_work.items():
             self._try(name, work)
         try:
@@ -120,6 +125,9 @@ class Background:
     def _go_on(self) -> None:
         if self._thread.stopping.is_set():
             raise Closed("the store is being closed", remedy="the next process to open it continues")
+        if self._is_busy():
+            self._thread.stopping.wait(min(RESTS * (time.monotonic() - self._worked_since), LONGEST_REST))
+        self._worked_since = time.monotonic()
         self._lease.keep()
 
     def _try(self, name: str, work: Callable[[], object]) -> bool:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import os
 import signal
 import socket
@@ -41,6 +42,9 @@ if TYPE_CHECKING:
     from recollect.interfaces.http.metrics import Metrics
 
 OWN_FILES = 256  # kept back from connections: the store, the index, the models
+# For so long a thread may keep the interpreter that another waits for. A request takes it again after each reading and
+# waited Python's usual 5 ms each time where another computed.
+SWITCH_SECONDS = 0.001
 STOP_SECONDS = 30  # for those who are still sending or reading; what is at work in a thread is always finished
 
 
@@ -144,6 +148,9 @@ def web_config(served: Starlette, settings: ServerSettings) -> uvicorn.Config:
 
 def run_server(server: uvicorn.Server, listeners: list[socket.socket]) -> None:
     """Until it is told to stop. (The web server's own way is to die of a signal when it is done: before us.)"""
+    sys.setswitchinterval(SWITCH_SECONDS)
+    gc.collect()
+    gc.freeze()  # what is loaded stays: to look for garbage in it made every recall wait that came meanwhile
     with asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner:
         runner.run(server._serve(listeners))
 
@@ -299,4 +306,4 @@ def service_background(service: Service, holder: str | None = None) -> Backgroun
         tenant = core.for_scope(Scope(service.operator))
         own["backup figures"] = lambda: service.metrics.note_backup(last_good(tenant))
     schedule = service_schedule(service.settings)
-    return Background(core, schedule, own, service.metrics.count_background, holder)
+    return Background(core, schedule, own, service.metrics.count_background, holder, is_busy=service.is_busy)

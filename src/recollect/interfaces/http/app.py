@@ -51,6 +51,7 @@ PREFIX = "/v1"
 COOKIE = "recollect"
 CSRF = "x-recollect-csrf"
 SMALL_BODY = 1 << 16
+BUSY_SECONDS = 0.25  # after a request: the next one of the same client may be on its way
 ANY_HOST = frozenset({"health", "ready"})  # probes ask by whatever address they know
 UNTRACED = ANY_HOST | {"metrics"}  # asked every few seconds
 REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
@@ -86,12 +87,18 @@ class Service:
         self.metrics = metrics or Metrics(RequestsInside(counts.requests_inside))
         self.kept_figures = KeptFigures(self.threads)
         self.is_closing = False
+        self._busy_until = 0.0
+
+    def is_busy(self) -> bool:
+        """Whether somebody waits for an answer, or did a moment ago."""
+        return time.monotonic() < self._busy_until or self.counts.requests_inside() > 0
 
     async def run(self, work: Callable[[], T], operation: Operation | None = None) -> T:
         """In a thread, if there is room for one more. However many files are being read, memories are answered."""
         is_data = operation is not None and operation.reads_data
         limit, threads = (self.data_requests, self.data_threads) if is_data else (self.requests, self.threads)
         with limit:
+            self._busy_until = time.monotonic() + BUSY_SECONDS
             traced = partial(contextvars.copy_context().run, work)
             return await asyncio.get_running_loop().run_in_executor(threads, traced)
 
