@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import pytest
 
 from recollect.domain.text.questions import Question, read_question
-from recollect.domain.text.relevance import ANSWERED, Candidate, Ranked, confidence, rank
+from recollect.domain.text.relevance import ANSWERED, Candidate, Ranked, Ranking, confidence, rank
 
 NOW = datetime(2024, 5, 20, 12, tzinfo=UTC)
 
@@ -182,3 +182,11 @@ def test_what_has_no_session_stands_between_the_sessions_that_have_the_matter_an
     pool = [Candidate(f"c{n}", text, session_id=session) for n, (session, text) in enumerate(sessions)]
     parts = {id: hit.parts["session"] for id, hit in ranked("pottery", pool).items()}
     assert parts["c1"] > parts["c2"] > parts["c3"]
+
+
+def test_the_leading_are_the_best_without_their_parts() -> None:
+    pool = [Candidate(f"m{n}", text, similarity=n / 10) for n, text in enumerate(["tea", "camp", "a camp by the sea"])]
+    ranking = Ranking(read_question("Which camp?", NOW), pool)
+    for limit in (None, 0, 2):
+        assert ranking.leading(limit) == [hit.id for hit in ranking.best(limit)]
+    assert Ranking(read_question("Which camp?", NOW), []).leading(5) == []

@@ -24,11 +24,10 @@ from numpy.typing import NDArray
 
 from recollect.domain.text.named_times import NamedTime
 from recollect.domain.text.pool_words.mentions import telling
-from recollect.domain.text.pool_words.pool_texts import PoolTexts
+from recollect.domain.text.pool_words.pool_texts import PoolTexts, bytes_of, questions_in
 from recollect.domain.text.pool_words.word_counts import occurrences
 from recollect.domain.text.questions import ASSISTANT_ROLES, USER_ROLES, WORD, Question
 from recollect.domain.text.tokenizer import folded, terms_asked
-from recollect.domain.text.traits import Traits, numbers_of, traits_of
 
 Floats = NDArray[np.float64]
 
@@ -154,8 +153,6 @@ class Candidate:
     similarity: float | None = None
     similarity_rephrased: float | None = None
     late: float | None = None
-    traits: Traits | None = None
-    """Of `text`, where they are kept; where not, they are worked out when it is ranked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,9 +203,9 @@ class Ranking:
         if not pool:
             return
         self._weights = weights = _suiting(weights, question)
-        traits = [c.traits or traits_of(c.text) for c in pool]
-        size, asks, has_question = numbers_of(traits)
-        texts = PoolTexts.of([c.text for c in pool], [known.folded for known in traits])
+        told = [c.text for c in pool]
+        texts = PoolTexts.of(told)
+        asks, has_question = questions_in(told)
         authors = [c.author for c in pool]
         named = set(question.named_authors({author for author in authors if author}))
         self._sessions = _Sessions.of(pool)
@@ -225,7 +222,7 @@ class Ranking:
         table[:, _NEIGHBOURS] = trust * weights.neighbours * lent
         table[:, _AUTHOR] = weights.author * _author(question, authors, named, pool, texts)
         table[:, _DATE] = weights.date * _date(question, pool)
-        table[:, _LENGTH] = weights.length * _brevity(size)
+        table[:, _LENGTH] = weights.length * _brevity(bytes_of(told))
 
     def best(self, limit: int | None = None) -> list[Ranked]:
         """The best of the pool with what they were found by."""

@@ -53,23 +53,19 @@ class PoolTexts:
     """Whether all are there to their ends."""
 
     @classmethod
-    def of(cls, texts: Sequence[str], folds: Sequence[str | None] = ()) -> PoolTexts:
-        """`folds` are the texts as they are folded, where that is known; None of those in ASCII."""
+    def of(cls, texts: Sequence[str]) -> PoolTexts:
         lengths = shown = np.fromiter(map(len, texts), np.int64, len(texts))
         is_whole = bool(np.add.reduce(lengths) <= MOST_SCANNED)
         if not is_whole:
             share = MOST_SCANNED // len(texts)
-            texts, folds, shown = [text[:share] for text in texts], (), np.minimum(lengths, share)
-        rows = [row for row, fold in enumerate(folds) if fold is not None]
+            texts, shown = [text[:share] for text in texts], np.minimum(lengths, share)
+        rows = [row for row, text in enumerate(texts) if not text.isascii()]
         plain = "\n".join(_without(texts, rows))
-        if not plain.isascii():
-            rows = [row for row, text in enumerate(texts) if not text.isascii()]
-            plain = "\n".join(_without(texts, rows))
         if not rows:
             return cls(lengths, Joined(plain.lower(), _starts(shown)), None, [], is_whole)
         rest, rest_lengths, plain_lengths = [""] * len(texts), np.zeros_like(shown), shown.copy()
         for row in rows:
-            rest[row] = (folds[row] if folds else None) or folded(texts[row])
+            rest[row] = folded(texts[row])
             rest_lengths[row] = len(rest[row])
             plain_lengths[row] = 0
         other = Joined("\n".join(rest), _starts(rest_lengths))
@@ -83,6 +79,20 @@ class PoolTexts:
             return f"{self.plain.text}\n{self.other.text}"
         both = zip(_lines(self.plain), _lines(self.other), strict=True)
         return "\n".join(plain or other for plain, other in both)[:most]
+
+
+def bytes_of(texts: Sequence[str]) -> NDArray[np.float64]:
+    """How long each is, to its end."""
+    return np.array([len(text) if text.isascii() else len(text.encode()) for text in texts], dtype=float)
+
+
+def questions_in(texts: Sequence[str]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """1 for each that ends with a question; 1 for each with a question anywhere."""
+    anywhere, at_end = np.zeros(len(texts)), np.zeros(len(texts))
+    for row, text in enumerate(texts):
+        if "?" in text:
+            anywhere[row], at_end[row] = 1, text.rstrip()[-1] == "?"
+    return at_end, anywhere
 
 
 def _without(texts: Sequence[str], rows: Sequence[int]) -> Sequence[str]:
