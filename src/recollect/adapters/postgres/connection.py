@@ -191,7 +191,7 @@ class Database:
         begin = [ReadStatement(statement) for statement in self._begin_reading(tenant)]
 
         def once() -> T:
-            with self._flight(begin) as (connection, *_):
+            with self._line() as connection, self._flight(connection, begin):
                 found = work(connection)
                 connection.execute("COMMIT")
                 return found
@@ -208,14 +208,16 @@ class Database:
             begin = [ReadStatement(statement) for statement in line._begin_reading(tenant, role)]
 
         def once() -> list[list[Row]]:
-            with line._flight(begin) as (connection, cursors, _):
-                asked = [
-                    cursor.execute(one.statement, one.values, binary=one.binary)
-                    for one, cursor in zip(questions, cursors, strict=False)
-                ]
-                if self.is_distributed:
-                    connection.execute("COMMIT")
-            return [one.fetchall() for one in asked]
+            with line._line() as connection:
+                with line._flight(connection, begin) as (cursors, _):
+                    asked = [
+                        cursor.execute(one.statement, one.values, binary=one.binary)
+                        for one, cursor in zip(questions, cursors, strict=False)
+                    ]
+                    if self.is_distributed:
+                        connection.execute("COMMIT")
+                # Before the line goes back: whoever takes it next uses the same cursors.
+                return [one.fetchall() for one in asked]
 
         return line._persistently(once)
 
@@ -312,42 +314,42 @@ class Database:
 
     @contextmanager
     def _transaction(self, begin: str) -> Iterator[Connection]:
-        pool = self._open_pool()
-        connection = pool.getconn()
-        try:
+        with self._line() as connection:
             connection.execute(begin)
             yield connection
             connection.execute("COMMIT")
+
+    @contextmanager
+    def _line(self) -> Iterator[Connection]:
+        """A line of the pool, for one thread; nothing of it is used when it has gone back."""
+        pool = self._open_pool()
+        connection = pool.getconn()
+        try:
+            yield connection
         finally:
             _leave(connection)
             pool.putconn(connection)
 
     @contextmanager
     def _flight(
-        self, begin: Sequence[ReadStatement], *, is_bulk: bool = False
-    ) -> Iterator[tuple[Connection, Iterator[psycopg.Cursor[Row]], list[psycopg.Cursor[Row]]]]:
-        """A transaction whose statements are sent without waiting for the answers of those before. Gives the line, more
-        cursors of it, and those of what it began with.
+        self, connection: Connection, begin: Sequence[ReadStatement], *, is_bulk: bool = False
+    ) -> Iterator[tuple[Iterator[psycopg.Cursor[Row]], list[psycopg.Cursor[Row]]]]:
+        """A transaction whose statements are sent without waiting for the answers of those before. Gives more cursors
+        of the line, and those of what it began with.
         """
-        pool = self._open_pool()
-        connection = pool.getconn()
-        try:
-            with nullcontext() if is_bulk else together(connection) as flight:
-                try:
-                    # What has no values is mostly written out for one tenant, and not worth preparing.
-                    cursors = self.cursors.of(connection)
-                    begun = [
-                        cursor.execute(one.statement, one.values or None, prepare=None if _is_alike(one) else False)
-                        for one, cursor in zip(begin, cursors, strict=False)
-                    ]
-                    yield connection, cursors, begun
-                except BaseException:
-                    if flight is not None:
-                        _drain(flight)
-                    raise
-        finally:
-            _leave(connection)
-            pool.putconn(connection)
+        with nullcontext() if is_bulk else together(connection) as flight:
+            try:
+                # What has no values is mostly written out for one tenant, and not worth preparing.
+                cursors = self.cursors.of(connection)
+                begun = [
+                    cursor.execute(one.statement, one.values or None, prepare=None if _is_alike(one) else False)
+                    for one, cursor in zip(begin, cursors, strict=False)
+                ]
+                yield cursors, begun
+            except BaseException:
+                if flight is not None:
+                    _drain(flight)
+                raise
 
     def _write_once(
         self, begin: Sequence[ReadStatement], work: Callable[[Connection], T], *, is_bulk: bool = False
@@ -359,7 +361,7 @@ class Database:
         """
         number = ""
         try:
-            with self._flight(begin, is_bulk=is_bulk) as (connection, cursors, begun):
+            with self._line() as connection, self._flight(connection, begin, is_bulk=is_bulk) as (cursors, begun):
                 result = work(connection)
                 if self.is_distributed:
                     _settle(connection)

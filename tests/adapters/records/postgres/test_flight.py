@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any
@@ -10,7 +11,9 @@ import psycopg
 import pytest
 
 from postgres_server import server
+from recollect.adapters.postgres.connection import ReadStatement
 from recollect.adapters.postgres.flight import MOST_KEPT_BACK, together
+from recollect.adapters.records.postgres.store import PostgresStore
 from round_trips import Talk
 
 Way = Callable[[psycopg.Connection[Any]], AbstractContextManager[psycopg.Pipeline]]
@@ -103,3 +106,29 @@ def test_with_a_driver_that_is_not_known_its_own_pipeline_is_used(
     with together(line) as pipeline:
         assert type(pipeline) is psycopg.Pipeline
         assert line.execute("SELECT 1").fetchall() == [(1,)]
+
+
+def test_what_one_tenant_asked_is_not_answered_to_another_who_takes_the_line_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A line is used again by the next thread, with its cursors: answers are fetched before it goes back."""
+    store = PostgresStore(server().new_store())
+    try:
+        database, mine = store.database, ReadStatement("SELECT %s::text", ("mine",))
+        theirs = ReadStatement("SELECT %s::text", ("theirs",))
+        assert database.ask("acme", mine) == [[("mine",)]]
+        pool, others = database._open_pool(), list[list[list[Any]]]()
+        put_back = pool.putconn
+
+        def put_back_and_wait(connection: psycopg.Connection[Any]) -> None:
+            monkeypatch.undo()
+            put_back(connection)
+            thread = threading.Thread(target=lambda: others.append(database.ask("globex", theirs)))
+            thread.start()
+            thread.join()
+
+        monkeypatch.setattr(pool, "putconn", put_back_and_wait)
+        assert database.ask("acme", mine) == [[("mine",)]]
+        assert others == [[[("theirs",)]]]
+    finally:
+        store.close()
