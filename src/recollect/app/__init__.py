@@ -45,7 +45,7 @@ from recollect.ports.models import Embedder, LanguageModel
 from recollect.ports.partitions import Distributable, Partitioned
 from recollect.ports.protocols import missing
 from recollect.ports.query import Compare, OneOf, Query, equal
-from recollect.ports.records import RecordStore, Scope
+from recollect.ports.records import KeepsRows, RecordStore, Scope
 from recollect.ports.steps import Insert
 from recollect.ports.vectors import KeepsSegments
 from recollect.services.access_journal import Journal
@@ -202,6 +202,8 @@ def build(
             _index_members(store, settings)
         if isinstance(store, Partitioned):
             store.months_ahead, store.tools = settings.months_ahead, settings.postgres_tools
+        if isinstance(store, KeepsRows):
+            store.keep_rows(settings.records_cache_bytes)
         if isinstance(store, Distributable):
             store.shard_count = settings.citus_shards
     except BaseException:

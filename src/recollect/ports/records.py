@@ -105,6 +105,14 @@ class WritesInTurn(Protocol):
         overtaken each time."""
 
 
+@runtime_checkable
+class KeepsRows(Protocol):
+    """A store that keeps in memory what it has read, until it changes."""
+
+    def keep_rows(self, most_bytes: int) -> None:
+        """No more than so much, in this process."""
+
+
 Part = Literal["records", "index", "vectors"]
 """What a problem is about: the truth itself, or what `mend` makes again from it, or the vectors."""
 

@@ -465,6 +465,12 @@ class Settings(_Settings):
         "file, else ~/.cache/recollect/objects",
     )
     objects_cache_bytes: int = Field(10_000_000_000, ge=0, description="The size of all local copies, in bytes")
+    records_cache_bytes: int = Field(
+        220_000_000,
+        ge=0,
+        description="How much of the memories and vectors that were read from a SQLite store each process keeps in "
+        "memory, in bytes; recalls of what is kept take half the time",
+    )
     data_processes: int = Field(
         2, ge=1, le=64, description="How many processes read files and run SQL over them, at most"
     )

@@ -15,6 +15,7 @@ from typing import Any
 import apsw
 import pytest
 
+import recollect
 from recollect.adapters.records.sqlite import known_rows, row_marks
 from recollect.adapters.records.sqlite.connection import connect
 from recollect.adapters.records.sqlite.known_rows import KnownRows
@@ -366,6 +367,16 @@ def test_long_authors_take_room_too(store: SqliteStore) -> None:
     texts(store, [f"n{number}" for number in range(20)])
     assert 0 < len(known._rows.entries) <= 5
     assert sum(len(value) for value in known._shared if isinstance(value, str)) < 1_000
+
+
+def test_how_much_is_kept_is_set(tmp_path: Path) -> None:
+    for most, kept in ((0, 0), (1_000_000, 50)):
+        with recollect.open(tmp_path / f"{most}.db", embedder="hash", records_cache_bytes=most) as mem:
+            mem.remember_many([{"content": f"harbour {number}"} for number in range(50)])
+            for _ in range(2):
+                assert len(mem.recall("harbour", limit=50)) == 50
+            known = mem._core.store._known
+            assert len(known._rows.entries) == len(known._vectors.entries) == kept
 
 
 def test_filters_are_forgotten_with_what_they_found(store: SqliteStore) -> None:

@@ -49,6 +49,7 @@ MOST_CHANGES = 5_000
 """Beyond so many new seqs it is quicker to begin anew than to find out what they are of."""
 MOST_SHARED, MOST_STRETCHES, MOST_WAYS, MOST_OWNERS = 100_000, 50_000, 1_000, 400_000
 ROW_BYTES, VECTOR_BYTES = 96_000_000, 128_000_000
+SHARE_OF_ROWS = ROW_BYTES / (ROW_BYTES + VECTOR_BYTES)
 LONGEST_SHARED = 100  # characters
 _ROW_OVERHEAD, _VECTOR_OVERHEAD = 600, 500  # as measured, with what leads to them
 _ID, _TEXT, _AUTHOR, _NAMESPACES = PLACES["id"], PLACES["text"], PLACES["author"], PLACES["namespaces"]
@@ -75,7 +76,7 @@ class _Bounded(Generic[K, V]):
 
     def __init__(self, most_bytes: int, size_of: Callable[[V], int]) -> None:
         self.entries: dict[K, V] = {}
-        self._most, self._size_of = most_bytes, size_of
+        self.most, self._size_of = most_bytes, size_of
         self._bytes = 0
 
     def put(self, entries: Mapping[K, V]) -> None:
@@ -92,11 +93,11 @@ class _Bounded(Generic[K, V]):
 
     def surplus(self) -> list[tuple[K, V]]:
         """What has to go, so that there is room."""
-        if self._bytes <= self._most:
+        if self._bytes <= self.most:
             return []
         left, going = self._bytes, []
         for key, value in self.entries.items():
-            if left <= 3 * self._most // 4:
+            if left <= 3 * self.most // 4:
                 break
             left -= self._size_of(value)
             going.append((key, value))
@@ -126,6 +127,13 @@ class KnownRows:
         """Numbers for the ways to ask for a stretch: to be compared once, and not for each place."""
         self._stretched = 0
         self._shared: dict[Hashable, Any] = {}
+
+    def limit(self, most_bytes: int) -> None:
+        """Up to so many bytes from now on, of rows and vectors together."""
+        with self._lock:
+            self._forget_all()
+            self._rows.most = int(most_bytes * SHARE_OF_ROWS)
+            self._vectors.most = most_bytes - self._rows.most
 
     def clear(self) -> None:
         with self._lock:

@@ -403,6 +403,9 @@ class SqliteStore(SqlReads):
 
         return self._healing(read)
 
+    def keep_rows(self, most_bytes: int) -> None:
+        self._known.limit(most_bytes)
+
     def select_each(self, scope: Scope, readings: Sequence[Reading]) -> list[list[Row]]:
         if len(readings) == 1:
             known = self._select_known(scope, *readings[0])
