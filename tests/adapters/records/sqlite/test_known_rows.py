@@ -375,7 +375,9 @@ def test_how_much_is_kept_is_set(tmp_path: Path) -> None:
             mem.remember_many([{"content": f"harbour {number}"} for number in range(50)])
             for _ in range(2):
                 assert len(mem.recall("harbour", limit=50)) == 50
-            known = mem._core.store._known
+            store = mem._core.store
+            assert isinstance(store, SqliteStore)
+            known = store._known
             assert len(known._rows.entries) == len(known._vectors.entries) == kept
 
 

@@ -16,6 +16,8 @@ from recollect.adapters.records.sqlite import fulltext, term_holders
 from recollect.adapters.records.sqlite.connection import connect
 from recollect.adapters.records.sqlite.store import SqliteStore
 from recollect.domain.memory import Memory
+from recollect.domain.record import now
+from recollect.ports.query import TextQuery
 from recollect.ports.records import Scope
 from recollect.ports.steps import Delete, Insert, Update
 from recollect.testing.conformance.makers import found, memory, search, stored
@@ -56,10 +58,10 @@ def harbours(store: SqliteStore) -> set[str]:
     return set(search(store, ACME, "harbour"))
 
 
-def changed(store: SqliteStore, id: str, text: str) -> None:
-    known = store.get(ACME, Memory, id)
+def changed(store: SqliteStore, id: str, text: str | None = None, **fields: Any) -> None:
+    known = store.get(ACME, Memory, id, deleted=True)
     assert known is not None
-    store.transact(ACME, [Update(known.changed(text=text))])
+    store.transact(ACME, [Update(known.changed(text=known.text if text is None else text, **fields))])
 
 
 def readings(seen: list[str]) -> int:
@@ -86,6 +88,33 @@ def test_a_changed_text_is_found_by_its_new_words_alone(store: SqliteStore, othe
     changed(other, "m1", "a meadow")
     assert "m1" not in harbours(store)
     assert search(store, ACME, "meadow") == ["m1"]
+
+
+def test_a_change_that_leaves_the_words_leaves_what_is_known_of_them(
+    store: SqliteStore, other: SqliteStore, seen: list[str]
+) -> None:
+    """A memory that is replaced by another is no longer valid, and says the same."""
+    assert len(harbours(store)) == 5
+    changed(other, "m1", priority=9, metadata={"a": 1}, valid_to=now())
+    assert len(harbours(store)) == 5
+    assert readings(seen) == 1
+    assert not any("memory_text" in text and "INSERT" in text for text in seen if "REPLACE" in text)
+
+
+def test_a_change_of_whose_it_is_or_what_it_counts_for_is_indexed(store: SqliteStore, other: SqliteStore) -> None:
+    def found_of(**facets: tuple[str, ...]) -> list[str]:
+        return [hit.id for hit in store.search_text(ACME, TextQuery(Memory, ("harbour",), 10, facets))]
+
+    assert found_of(status=("verified",)) == found_of(kind=("plan",)) == []
+    changed(other, "m1", status="verified")
+    changed(other, "m2", kind="plan")
+    assert (found_of(status=("verified",)), found_of(kind=("plan",))) == (["m1"], ["m2"])
+    changed(other, "m1", is_deleted=True)
+    changed(other, "m1", is_deleted=True, priority=3)
+    assert found_of(status=("verified",)) == []
+    changed(other, "m1", is_deleted=False)
+    assert found_of(status=("verified",)) == ["m1"]
+    assert store.verify() == []
 
 
 def test_what_takes_the_place_of_the_last_is_not_taken_for_it(store: SqliteStore, other: SqliteStore) -> None:

@@ -64,6 +64,11 @@ class SqlTables(Generic[Handle]):
     def check_unique(self, record: Record) -> None:
         """Only for the `unguarded` tables."""
 
+    def is_indexed(self, row: Handle, record: type[Record], values: Values) -> bool:
+        """Whether the text index has what a row that becomes this is found by; `values` follow the key. Only for stores
+        where to ask costs less than to index it again."""
+        return False
+
     def index_text(self, row: Handle, record: Record, *, fresh: bool) -> None:
         """Puts the record into its text index, in place of what is there unless the row is `fresh`."""
 
@@ -98,10 +103,12 @@ class SqlTables(Generic[Handle]):
         where = (row,) if self.dialect.at_row.count("?") == 1 else (self.tenant, row)
         # A record keeps its key: a cluster refuses to write the organization anew, even the same one.
         names, values = ("_seq", *codec.written[KEY:]), codec.row(record)[KEY:]
+        has_words = bool(record.shape.text) and not record.is_deleted
+        is_indexed = has_words and self.is_indexed(row, type(record), values)
         self.update_row(table, names, [self.next_seq(), *values], where)
         if record.shape.text and record.is_deleted:
             self.unindex_text(type(record), [row])
-        elif record.shape.text:
+        elif has_words and not is_indexed:
             self.index_text(row, record, fresh=False)
 
     def touch(self, step: Touch, put: Mapping[str, object]) -> None:

@@ -7,6 +7,7 @@ rows (`row_marks.py`).
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
@@ -16,7 +17,7 @@ from recollect.adapters.encryption.master_key import new_data_key
 from recollect.adapters.records.common.codec import Codec
 from recollect.adapters.records.common.dialect import Values
 from recollect.adapters.records.common.sql_compiler import Compiler, quoted
-from recollect.adapters.records.common.sql_tables import RETURNED, insert_statement, rename_deleted
+from recollect.adapters.records.common.sql_tables import KEY, RETURNED, insert_statement, rename_deleted
 from recollect.adapters.records.common.transaction import Transaction, references_of
 from recollect.adapters.records.sqlite import absences, fulltext
 from recollect.adapters.records.sqlite.connection import duplicate_key, translated_errors
@@ -273,6 +274,12 @@ class WriterTables(RunTables):
         wanted = ", ".join("?" * len(rows))
         self._marks.ended += [seq for (seq,) in self.run(f"SELECT _seq FROM embedding WHERE _row IN ({wanted})", rows)]
 
+    def is_indexed(self, row: int, record: type[Record], values: Values) -> bool:
+        """To index a memory again takes ten times as long, and whoever searches next reads all words out anew."""
+        known = dict(zip(self.codec(record).written[KEY:], values, strict=True))
+        names = _indexed_fields(record)
+        return self.run(_row_statement(record.shape.table, names), (row,)) == [tuple(map(known.__getitem__, names))]
+
     def index_text(self, row: int, record: Record, *, fresh: bool) -> None:
         self.indexed.add(type(record))
         self._is_text_changed |= not fresh
@@ -299,3 +306,15 @@ class WriterTables(RunTables):
         before, name = self._connection.total_changes(), quoted(table + "_text")
         self.run(f"INSERT INTO {name}({name}, rank) VALUES ('merge', ?)", (pages,))
         return self._connection.total_changes() - before > 1  # as the documentation of FTS5 says to ask
+
+
+@cache
+def _indexed_fields(record: type[Record]) -> tuple[str, ...]:
+    """What the text index is made of, and whether the record is in it."""
+    shape = fulltext.shape_of(record)
+    return *shape.fields, *shape.facets, "is_deleted"
+
+
+@cache
+def _row_statement(table: str, names: tuple[str, ...]) -> str:
+    return f"SELECT {', '.join(map(quoted, names))} FROM {quoted(table)} WHERE _row = ?"
