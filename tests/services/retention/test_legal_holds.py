@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -17,7 +17,10 @@ from recollect.domain.memory import Memory
 from recollect.domain.record import now
 from recollect.errors import InvalidInput, NotFound, OnLegalHold
 from recollect.ports.query import Query
-from recollect.ports.steps import Put
+from recollect.ports.steps import Put, Step
+from recollect.services.admin import expiry
+from recollect.services.memories import lifecycle
+from recollect.services.tenant import Tenant
 
 DELETIONS: dict[str, Callable[[Any], Any]] = {
     "forget": lambda mem: mem.forget("old-fact"),
@@ -98,6 +101,60 @@ def test_what_is_held_does_not_expire(kind: str, tmp_path: Path) -> None:
         mem.hold.release(hold.id)
         reply = mem.sweep()
         assert (reply.expired, reply.states) == (1, 1)
+
+
+@pytest.mark.parametrize("deletion", ["sweep", "prune"])
+def test_a_hold_that_is_placed_meanwhile_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, deletion: Literal["sweep", "prune"]
+) -> None:
+    """Much is deleted some at a time, and others work in between."""
+    area = expiry if deletion == "sweep" else lifecycle
+    monkeypatch.setattr(area, "AT_ONCE" if deletion == "sweep" else "PAGE", 2)
+    with opened(tmp_path / "a.db") as mem:
+        mem.user.add("Ann", id="ann")
+        for number in range(6):
+            mem.remember(f"note {number}", id=f"n{number}", user="ann", ttl_seconds=3600)
+        tenant = tenant_of(mem)
+        if deletion == "sweep":
+            past = now() - timedelta(days=1)
+            found = tenant.find(Query(Memory)).records
+            tenant.transact([Put(one.changed(expires_at=past)) for one in found])
+        commit = area.commit
+
+        def held_after_the_first(tenant: Tenant, steps: Sequence[Step]) -> int:
+            done = commit(tenant, steps)
+            if not mem.hold.list():
+                mem.hold.place(user="ann", reason="case 42")
+            return done
+
+        monkeypatch.setattr(area, "commit", held_after_the_first)
+        if deletion == "sweep":
+            assert mem.sweep().expired == 2
+            assert tenant.count(Query(Memory, deleted="yes")) == 4
+        else:
+            assert len(mem.prune(keep=0).forgotten) == 2
+            assert tenant.count(Query(Memory)) == 4
+
+
+def test_what_is_to_expire_later_after_all_is_not_swept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(expiry, "AT_ONCE", 1)
+    with opened(tmp_path / "a.db") as mem:
+        for id in ("n0", "n1"):
+            mem.remember(f"note {id}", id=id, ttl_seconds=3600)
+        tenant, commit = tenant_of(mem), expiry.commit
+        found = tenant.find(Query(Memory)).records
+        tenant.transact([Put(one.changed(expires_at=now() - timedelta(days=1))) for one in found])
+
+        def kept_after_the_first(tenant: Tenant, steps: Sequence[Step]) -> int:
+            done = commit(tenant, steps)
+            tenant.transact(
+                [Put(one.changed(expires_at=None)) for one in tenant.find(Query(Memory, deleted="yes")).records]
+            )
+            return done
+
+        monkeypatch.setattr(expiry, "commit", kept_after_the_first)
+        assert mem.sweep().expired == 1
+        assert tenant.count(Query(Memory)) == 1
 
 
 def test_a_removed_user_who_is_held_is_not_deleted_for_good_in_the_end(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from recollect.errors import (
     VersionConflict,
 )
 from recollect.ports.query import Compare, OneOf, Query
-from recollect.ports.steps import DeleteWhere, Step
+from recollect.ports.steps import DeleteWhere
 from recollect.retry import retry
 from recollect.services.admin.partitions import keep_retention
 from recollect.services.admin.record_removal import has_forks
@@ -87,7 +87,7 @@ def sweep(tenant: Tenant, request: SweepRequest) -> SweepReply:
     except (Unavailable, InvalidSettings) as failure:  # a storage that is away must not keep the rest from expiring
         objects, notes = 0, [f"stored files were not looked through: {failure.message}"]
     if memories or states:
-        _delete_expired(tenant, expired, old_states, owing(tenant, "sweep"))
+        memories, states = _delete_expired(tenant, expired, old_states)
     if memories or states or blobs or parties or alone or owed(tenant):
         notes += erase_traces(tenant)
     entries = keep_retention(tenant.unrestricted)
@@ -102,22 +102,39 @@ def sweep(tenant: Tenant, request: SweepRequest) -> SweepReply:
     )
 
 
-def _delete_expired(tenant: Tenant, memories: Query[Record], states: Query[Record], note: Step) -> None:
-    """Some at a time: all that expired while nobody swept, in one transaction, would keep everybody from writing."""
-    parts = zip_longest(_some_at_a_time(tenant, memories), _some_at_a_time(tenant, states), fillvalue=())
-    for gone, old in parts:
-        entry = logged(tenant, "delete", "sweep", None, count=len(gone), states=len(old))
+def _delete_expired(tenant: Tenant, memories: Query[Record], states: Query[Record]) -> tuple[int, int]:
+    """Some at a time: all that expired while nobody swept, in one transaction, would keep everybody from writing.
+
+    Of each part it is asked anew what may go: a hold may be placed, and an expiry lifted, while this runs.
+    """
+    deleted_memories, deleted_states = 0, 0
+    for some, old in zip_longest(_some_at_a_time(tenant, memories), _some_at_a_time(tenant, states), fillvalue=()):
+        holds = active_holds(tenant)
+        gone, old = _still_going(tenant, memories, some, holds), _still_going(tenant, states, old, holds)
         ends = [
             DeleteWhere(one.record, (OneOf("id", ids), *one.where))
             for one, ids in ((memories, gone), (states, old))
             if ids
         ]
-        commit(tenant, [*erasing_steps(tenant, gone), *ends, note, entry])
+        if ends:
+            entry = logged(tenant, "delete", "sweep", None, count=len(gone), states=len(old))
+            commit(tenant, [*erasing_steps(tenant, gone), *ends, owing(tenant, "sweep"), entry])
+        deleted_memories, deleted_states = deleted_memories + len(gone), deleted_states + len(old)
+    return deleted_memories, deleted_states
 
 
 def _some_at_a_time(tenant: Tenant, query: Query[Record]) -> list[tuple[str, ...]]:
     ids = [id for (id,) in tenant.select(query, ("id",))]
     return [tuple(ids[start : start + AT_ONCE]) for start in range(0, len(ids), AT_ONCE)]
+
+
+def _still_going(tenant: Tenant, query: Query[Record], ids: tuple[str, ...], holds: ActiveHolds) -> tuple[str, ...]:
+    if not ids:
+        return ()
+    of_these = replace(query, where=(OneOf("id", ids), *query.where))
+    passing = [id for (id,) in tenant.select(of_these, ("id",))]
+    held = held_ids(tenant, holds, query.record, passing)
+    return tuple(id for id in passing if id not in held)
 
 
 def _alone(tenant: Tenant, parties: Sequence[Record]) -> list[Record]:

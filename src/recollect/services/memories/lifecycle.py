@@ -141,11 +141,15 @@ def prune(tenant: Tenant, request: PruneRequest) -> PruneReply:
         by_worth = by_worth[: max(0, total - request.keep)]
     ids = [row[0] for row in by_worth]
     if not request.dry_run:
-        for start in range(0, len(ids), PAGE):
-            some = ids[start : start + PAGE]
-            pruning = partial(forget_all, tenant, some, "pruned", "was pruned")
-            retry(pruning, VersionConflict)  # others change or prune them, too
+        ids = [id for start in range(0, len(ids), PAGE) for id in _pruned(tenant, ids[start : start + PAGE])]
     return PruneReply(forgotten=ids, kept=total - len(ids))
+
+
+def _pruned(tenant: Tenant, ids: Sequence[str]) -> Sequence[str]:
+    """Those that are not on legal hold by now: one may have been placed since."""
+    ids = without_held(tenant, Memory, ids)
+    retry(partial(forget_all, tenant, ids, "pruned", "was pruned"), VersionConflict)  # others change or prune them, too
+    return ids
 
 
 _WORTH_FIELDS = ("id", "priority", "status", "importance", "access_count", "last_accessed", "occurred_at")
