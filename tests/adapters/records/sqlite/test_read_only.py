@@ -7,17 +7,23 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
 import recollect
 from recollect.adapters.records.sqlite.read_only import ReadOnlySqliteStore
-from recollect.errors import InvalidInput, NotFound, StoreError, StoreReadOnly
+from recollect.adapters.records.sqlite.store import SqliteStore
+from recollect.domain.tenancy import Organization
+from recollect.errors import InvalidInput, NotFound, RecollectError, StoreBusy, StoreError, StoreReadOnly
 from recollect.interfaces.cli import main as cli
+from recollect.ports.query import Query
 from recollect.ports.records import Scope
+from recollect.testing.conformance.makers import embedding, found, memory, search, stored
+
+ACME, SPACE = Scope("acme"), "long_term/m"
 
 WRITER = """
 import sys, recollect
@@ -166,6 +172,39 @@ def test_what_was_read_while_the_file_changed_is_read_again(store: Path) -> None
         read_slowly()
     assert reader._read_rows("SELECT count(*) FROM memory") == [(2,)]
     reader.close()
+
+
+def test_nothing_stays_of_a_reading_that_met_two_states_of_the_file(tmp_path: Path) -> None:
+    """Of its pages some are of the one state and some of the other: memories seem to have no vectors."""
+    path, half = tmp_path / "records.db", b"\x00\x38"
+    ids = [f"m{number:05d}" for number in range(1000)]
+    _write(path, ids, half)
+    reader = ReadOnlySqliteStore(path)
+    try:
+        with pytest.raises(StoreBusy):
+            _read_while_written(reader, path, ids, half)
+        assert [row[0] for row in reader.stored_vectors(ACME, SPACE, ids)] == ids
+        assert len(search(reader, ACME, "harbour", limit=2000)) == 1250
+    finally:
+        reader.close()
+
+
+def _read_while_written(reader: ReadOnlySqliteStore, path: Path, ids: list[str], vector: bytes) -> None:
+    with reader.reading():
+        reader.stored_vectors(ACME, SPACE, ids[::400])  # a few pages of the state before
+        _write(path, [f"{id}x" for id in ids[::4]], vector)
+        for id in ids:
+            with suppress(RecollectError):
+                reader.stored_vectors(ACME, SPACE, [id])
+
+
+def _write(path: Path, ids: Sequence[str], vector: bytes) -> None:
+    store = SqliteStore(path)
+    if not store.count(ACME, Query(Organization)):
+        found(store, "acme")
+    stored(store, ACME, *(memory(ACME, id, f"harbour {id}") for id in ids))
+    stored(store, ACME, *(embedding(ACME, id, vector, id=f"v{id}") for id in ids))
+    store.close()
 
 
 def test_a_log_that_a_dead_process_left_is_read(store: Path) -> None:

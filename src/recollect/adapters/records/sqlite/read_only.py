@@ -12,7 +12,7 @@ Proof: `tests/adapters/records/sqlite/test_read_only.py`.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -39,6 +39,7 @@ from recollect.adapters.records.sqlite.fulltext_check import check_text
 from recollect.adapters.records.sqlite.known_rows import KnownRows
 from recollect.adapters.records.sqlite.maintenance import check_records, running
 from recollect.adapters.records.sqlite.page_encryption import page_key
+from recollect.adapters.records.sqlite.row_marks import in_state
 from recollect.adapters.records.sqlite.store import SqliteStore
 from recollect.adapters.records.sqlite.stored_vectors import SqliteVectors
 from recollect.adapters.records.sqlite.term_holders import TermHolders
@@ -75,38 +76,58 @@ def _moment(path: Path) -> _Moment:
     return _Moment(False, (there.st_ino, there.st_size, there.st_mtime_ns, there.st_ctime_ns))
 
 
+class _State(NamedTuple):
+    """A state of the file, and its number among those that were seen."""
+
+    moment: _Moment
+    number: int
+
+
 class ReadOnlyReaders(Readers):
-    """Connections that write nothing; those made for another state of the file are not used again."""
+    """Connections that write nothing; those made for another state of the file are not used again.
+
+    Who reads while another program writes may be given pages of two states, and must begin again. What is kept in
+    memory is kept for each state by itself, so that nothing of such a reading is left: `counters` tells them apart.
+    """
 
     def __init__(self, path: Path, key: Any, check: Callable[[], None]) -> None:
         super().__init__(path, None, key, check)
-        self._now: _Moment = _moment(path)
-        self._moments: dict[int, _Moment] = {}
+        self._now = _State(_moment(path), 0)
+        self._states: dict[int, _State] = {}
 
     def _made(self) -> apsw.Connection:
-        how = {"readonly_shm": 1} if self._now.has_log else {"immutable": 1}
+        now = self._now
+        how = {"readonly_shm": 1} if now.moment.has_log else {"immutable": 1}
         connection = connect(self._path, writable=False, key=self._key, untouched=how)
-        self._moments[id(connection)] = self._now
+        self._states[id(connection)] = now
         return connection
+
+    def counters(self, connection: apsw.Connection) -> Mapping[str, Any]:
+        found, number = dict(super().counters(connection)), self._states[id(connection)].number
+        if found.get("row_marks") is not None:
+            found["row_marks"] = in_state(found["row_marks"], number)
+        if found.get("text_epoch") is not None:
+            found["text_epoch"] += number << 40
+        return found
 
     def _take(self, fresh: bool) -> apsw.Connection:
         now = _moment(self._path)
         with self._lock:
-            if now != self._now:
-                self._now = now
+            if now != self._now.moment:
+                self._now = _State(now, self._now.number + 1)
                 idle, self._idle = self._idle, []
                 for connection in idle:
                     self._end(connection)
         return super()._take(fresh)
 
     def _give_back(self, connection: apsw.Connection) -> None:
-        if self._moments.get(id(connection)) == self._now:
+        if self._states.get(id(connection)) == self._now:
             super()._give_back(connection)
         else:
             self._end(connection)
 
     def _end(self, connection: apsw.Connection) -> None:
-        self._moments.pop(id(connection), None)
+        self._states.pop(id(connection), None)
         connection.close()
 
     @contextmanager
@@ -116,11 +137,11 @@ class ReadOnlyReaders(Readers):
                 yield held
             return
         with super().one(fresh=fresh) as connection:
-            begun = self._moments.get(id(connection))
+            begun = self._states[id(connection)]
             try:
                 yield connection
             finally:
-                if begun != _moment(self._path):  # also what looks damaged then
+                if begun.moment != _moment(self._path):  # also what looks damaged then
                     raise StoreBusy(f"'{self._path.name}' was written while it was read", remedy="try again")
 
 

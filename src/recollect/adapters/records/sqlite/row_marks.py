@@ -41,6 +41,12 @@ def read_marks(kept: object, seq: int) -> RowMarks | None:
         return None
 
 
+def in_state(kept: object, number: int) -> str:
+    """Marks of a file that is read in one of several states: what was read in another counts for nothing."""
+    seq, epoch, *rest = str(kept).split(" ")
+    return " ".join([seq, f"{epoch}.{number}", *rest])
+
+
 class MarksToCome:
     """The marks of a transaction that is being written."""
 
