@@ -9,6 +9,7 @@ import pytest
 
 from postgres_server import server
 from recollect.adapters.records.postgres import vacuuming
+from recollect.adapters.records.postgres.distribution import unite
 from recollect.adapters.records.postgres.store import PostgresStore
 from recollect.domain.memory import Embedding
 from recollect.ports.query import Query
@@ -118,5 +119,28 @@ def test_where_the_server_does_not_vacuum_by_itself_it_is_waited_for(
     delete(store, acme, table)
     monkeypatch.setattr(vacuuming, "MOST_DEAD", 0)
     monkeypatch.setattr(vacuuming, "_SETTING", "SELECT 'off'")
+    assert store.erase_traces() == []
+    assert dead(store, table) == 0
+
+
+def test_where_the_vectors_are_in_one_table_as_on_a_cluster_it_is_vacuumed(store: PostgresStore, acme: Scope) -> None:
+    with store.as_owner() as connection, connection.transaction():
+        unite(connection, "embedding")
+    table = fill(store, acme)
+    assert table == "embedding"
+    delete(store, acme, table)
+    assert store.erase_traces() == []
+    assert dead(store, table) == 0
+
+
+@pytest.mark.parametrize("option", ["autovacuum_enabled = off", "autovacuum_vacuum_threshold = 1000000"])
+def test_where_an_administrator_has_the_server_come_late_or_never_it_is_waited_for(
+    store: PostgresStore, acme: Scope, monkeypatch: pytest.MonkeyPatch, option: str
+) -> None:
+    table = fill(store, acme)
+    with store.as_owner() as connection:
+        connection.execute(f"ALTER TABLE {table} SET ({option})")
+    delete(store, acme, table)
+    monkeypatch.setattr(vacuuming, "MOST_DEAD", 0)
     assert store.erase_traces() == []
     assert dead(store, table) == 0

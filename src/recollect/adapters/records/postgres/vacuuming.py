@@ -22,7 +22,7 @@ _SETTING = "SHOW autovacuum"
 # Who waits for the lock of the server's own vacuum ends it, and what that has done is lost.
 _TABLES = f"""
 SELECT t.relid::regclass::text, pg_stat_get_dead_tuples(t.relid),
-  coalesce(array_to_string(c.reloptions, ' '), '') LIKE '%autovacuum_vacuum_threshold%',
+  substring(o.told FROM 'autovacuum_vacuum_threshold=([0-9]+)')::bigint, o.told ~ 'autovacuum_enabled=(false|off|0|no)',
   EXISTS (
     SELECT 1 FROM pg_locks l WHERE l.relation = t.relid AND l.mode = 'ShareUpdateExclusiveLock'
     AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())),
@@ -30,6 +30,7 @@ SELECT t.relid::regclass::text, pg_stat_get_dead_tuples(t.relid),
     SELECT 1 FROM pg_index i JOIN pg_class x ON x.oid = i.indexrelid JOIN pg_am a ON a.oid = x.relam
     WHERE i.indrelid = t.relid AND a.amname = 'hnsw')
 FROM pg_partition_tree('{VECTORS}') t JOIN pg_class c ON c.oid = t.relid
+CROSS JOIN LATERAL (SELECT coalesce(array_to_string(c.reloptions, ' '), '') AS told) o
 WHERE t.isleaf
 """
 
@@ -40,7 +41,10 @@ class _Table(NamedTuple):
     name: str
     """Quoted."""
     dead: int
-    is_told: bool
+    threshold: int | None
+    """Of so many dead the server's vacuum comes, if somebody has told it."""
+    is_left_out: bool
+    """Whether somebody has told the server not to vacuum it."""
     is_locked: bool
     has_index: bool
     """Of the kind from which it takes long to take something out."""
@@ -52,9 +56,12 @@ def vacuum(connection: Connection, tables: Sequence[str]) -> list[str]:
         if table != VECTORS:
             connection.execute(f"VACUUM {quoted(table)}")
     (setting,) = connection.execute(_SETTING).fetchone() or ("off",)
+    pieces = [_Table(*row) for row in connection.execute(_TABLES).fetchall()]
+    if not pieces:  # a cluster has it in one, of which only the machines themselves know what is dead
+        connection.execute(f"VACUUM {quoted(VECTORS)}")
     unfinished: list[_Table] = []
-    for one in (_Table(*row) for row in connection.execute(_TABLES).fetchall()):
-        if setting != "on" or not one.has_index:
+    for one in pieces:
+        if setting != "on" or not one.has_index or not _comes_soon(one):
             connection.execute(f"VACUUM {one.name}")
         elif not _is_vacuumed(connection, one):
             unfinished.append(one)
@@ -67,6 +74,11 @@ def vacuum(connection: Connection, tables: Sequence[str]) -> list[str]:
     ]
 
 
+def _comes_soon(table: _Table) -> bool:
+    """Whether the server's own vacuum does, or may be told to: what an administrator has set stays."""
+    return not table.is_left_out and (table.threshold is None or table.threshold <= MOST_DEAD)
+
+
 def _is_vacuumed(connection: Connection, table: _Table) -> bool:
     if table.dead <= MOST_DEAD:
         try:
@@ -77,7 +89,7 @@ def _is_vacuumed(connection: Connection, table: _Table) -> bool:
             pass
         finally:
             connection.execute("RESET statement_timeout")
-    if not (table.is_told or table.is_locked):
+    if table.threshold is None and not table.is_locked:
         soon = f"autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = {MOST_DEAD}"
         connection.execute(f"ALTER TABLE {table.name} SET ({soon})")
     return False
