@@ -77,7 +77,7 @@ def erase_traces(tenant: Tenant) -> list[str]:
         notes = _of_other_than_cold_files(tenant, notes)
     try:
         waits += _overwritten_in_memory_and_index(tenant)
-        unfinished = tenant.store.erase_traces()
+        unfinished = _overwritten_in_store(tenant)
     except RecollectError as error:
         raise type(error)(
             f"it is deleted, but traces of it are still on disk: {error.message}",
@@ -96,7 +96,11 @@ def _of_other_than_cold_files(tenant: Tenant, notes: tuple[str, ...]) -> tuple[s
 
 def overwrite(core: Core) -> list[str]:
     """The index and the store overwrite what was deleted; notes, if the index is unavailable or the store not done."""
-    return _overwritten_in_memory_and_index(core) + core.store.erase_traces()
+    return _overwritten_in_memory_and_index(core) + _overwritten_in_store(core)
+
+
+def _overwritten_in_store(core: Core) -> list[str]:
+    return core.store.erase_traces() or []  # a store of somebody else's may say nothing, as all did before
 
 
 def _overwritten_in_memory_and_index(core: Core) -> list[str]:

@@ -134,7 +134,7 @@ class RestrictedStore(RestrictedReads):
     def mend(self) -> list[str]:
         self._refuse()
 
-    def erase_traces(self) -> None:
+    def erase_traces(self) -> list[str]:
         self._refuse()
 
     def close(self) -> None:

@@ -12,6 +12,7 @@ import pytest
 import recollect
 from every_store import EMPTY_STORE, EVERY_STORE, store_with_keys
 from recollect.adapters.encryption.master_key import MasterKey
+from recollect.domain.audit import Erasure
 from recollect.domain.record import RECORDS
 from recollect.domain.tenancy import Organization
 from recollect.errors import Denied, NotFound, OnLegalHold, WrongKey
@@ -157,3 +158,29 @@ def test_files_in_cold_storage_go_too(mem: Any, tmp_path: Path) -> None:
     mem.organization.remove("default")
     objects = [path for path in tmp_path.rglob("*") if path.is_file() and "objects" in str(path.parent)]
     assert objects == []
+
+
+@pytest.mark.parametrize("asks", ["default", "doomed"])
+def test_what_a_store_has_not_finished_is_owed_by_an_organization_that_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asks: str
+) -> None:
+    """PostgreSQL takes many deleted vectors out of its index later."""
+    unfinished = ["the server is still taking them out"]
+    with opened(str(tmp_path / "a.db"), tmp_path) as mem:
+        store = mem._core.store
+        mem.organization.add(id="doomed")
+        with opened(str(tmp_path / "a.db"), tmp_path, "doomed") as doomed:
+            asking = mem if asks == "default" else doomed
+            monkeypatch.setattr(asking._core.store, "erase_traces", lambda: unfinished)
+            assert asking.organization.remove("doomed").notes == unfinished
+        assert store.count(OTHER, Query(Erasure)) == 1
+        monkeypatch.setattr(store, "erase_traces", list)
+        mem.sweep()
+        assert store.count(OTHER, Query(Erasure)) == 0
+
+
+def test_nothing_is_owed_after_an_organization_is_gone_for_good(tmp_path: Path) -> None:
+    with opened(str(tmp_path / "a.db"), tmp_path) as mem:
+        mem.organization.add(id="doomed")
+        assert mem.organization.remove("doomed").notes == []
+        assert mem._core.store.count(OTHER, Query(Erasure)) == 0

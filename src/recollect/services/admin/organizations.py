@@ -25,7 +25,7 @@ from recollect.domain.record import Id, Name, QueryText, Record, new_id, now
 from recollect.domain.tenancy import Organization
 from recollect.errors import Conflict, Denied, DuplicateKey, InvalidInput, NotFound, VersionConflict
 from recollect.ports.keys import EncryptsFields
-from recollect.ports.query import OneOf, Order, Query
+from recollect.ports.query import OneOf, Order, Query, equal
 from recollect.ports.records import Scope
 from recollect.ports.steps import Delete, DeleteWhere, Insert, Update
 from recollect.retry import retry, retry_unless_pinned
@@ -249,13 +249,23 @@ def remove_organization(
     erasure = OrganizationErasure(id=request.id, dry_run=request.dry_run, takes=takes, refused=refused)
     if request.dry_run:
         return erasure
-    done = _erased(own, erasure, sum(counts.values()), progress)
+    done = _erased(own, _heir(tenant, request.id), erasure, sum(counts.values()), progress)
     if request.id != tenant.scope.organization_id:
         tenant.transact([logged(tenant, "delete", "organization.remove", None, id=request.id, deleted=done.deleted)])
     return done
 
 
-def _erased(tenant: Tenant, erasure: OrganizationErasure, total: int, progress: Progress) -> OrganizationErasure:
+def _heir(tenant: Tenant, going: str) -> Tenant | None:
+    """Who keeps in mind what is left to do when an organization is gone: another one, whoever asked if possible."""
+    if going != tenant.scope.organization_id:
+        return tenant
+    others = (id for id in tenant.store.tenants() if id != going)
+    return next((tenant.for_scope(Scope(id)) for id in others), None)
+
+
+def _erased(
+    tenant: Tenant, heir: Tenant | None, erasure: OrganizationErasure, total: int, progress: Progress
+) -> OrganizationErasure:
     organization = tenant.scope.organization_id
     place = tenant.keyring.known_content_place(organization)
     tenant.journal.flush()
@@ -270,10 +280,16 @@ def _erased(tenant: Tenant, erasure: OrganizationErasure, total: int, progress: 
         tenant.objects.delete_tenant(place)
     delete_cold_files(tenant)  # where they cannot be reached, the organization stays until it is erased again
     notes = erase_traces(tenant)  # before it is forgotten what was deleted, for those who follow the changes
+    owed = new_id()  # what is noted with the organization goes with it
+    if heir is not None:
+        heir.transact([owing(heir, owed)])
     done = tenant.transact([Delete(Organization, organization)])
     tenant.vectors.hint(done.seq)
     _forget(tenant)
-    notes += overwrite(tenant)
+    unfinished = overwrite(tenant)
+    notes += [note for note in unfinished if note not in notes]
+    if heir is not None and not unfinished:
+        heir.transact([DeleteWhere(Erasure, (equal("id", owed),))])
     progress(total, total)
     log.warning("an organization was erased, with %d records", deleted + done.deleted)
     told = {"deleted": deleted + done.deleted, "key_destroyed": has_key, "notes": notes}
