@@ -560,11 +560,11 @@ def invoke(operation: Operation, core: Core, scope: Any, fields: dict[str, Any],
     What an operation read may be changed before it commits, and then it commits nothing: it is asked again.
     """
     from recollect.errors import typed_os_errors
-    from recollect.services.collection_pause import paused_collection
+    from recollect.services.rare_collection import rare_collection
 
-    # OS errors also when the operation's own module cannot be read, on its first use. The pause ends when all that was
-    # made on the way is gone: the collector would look at it once more.
-    with typed_os_errors(), paused_collection(_most_items(fields)):
+    # OS errors also when the operation's own module cannot be read, on its first use. The collector looks as often as
+    # before when all that was made on the way is gone: it would look at it once more.
+    with typed_os_errors(), rare_collection():
         return _invoked(operation, core, scope, fields, progress)
 
 
@@ -588,7 +588,6 @@ def carry_out(
     from recollect.errors import Denied, RequirementFailed, typed_os_errors
     from recollect.retry import retry
     from recollect.services.access_journal import CONCERNED
-    from recollect.services.collection_pause import paused_collection
     from recollect.services.requests import in_namespace, sanitized
     from recollect.services.secrets import masked_request, refuse_secrets
     from recollect.services.times import in_zone, zone_for
@@ -596,8 +595,7 @@ def carry_out(
     if scope.restriction is not None and operation.permission not in RESTRICTED:
         raise Denied(f"{operation.name} concerns the whole organization", remedy="use a key that is not restricted")
     tenant = tenant or _tenant(operation, core, scope)
-    with paused_collection(_most_items(request.__dict__)):
-        request, masked = masked_request(tenant, in_namespace(request, scope.restriction))
+    request, masked = masked_request(tenant, in_namespace(request, scope.restriction))
     more = (progress,) if progress is not None and operation.progress else ()
     attended = core.journal.attend(
         scope,
@@ -625,23 +623,15 @@ def validated(operation: Operation, fields: dict[str, Any], asking: RequestTimeZ
     from recollect.domain.kinds import describe
     from recollect.domain.text.secrets import without_secrets
     from recollect.errors import InvalidInput, TooLarge
-    from recollect.services.collection_pause import paused_collection
 
     try:
-        with paused_collection(_most_items(fields)):
-            return operation.request.model_validate(fields, context={"asking": asking})
+        return operation.request.model_validate(fields, context={"asking": asking})
     except ValidationError as error:
         wrong = f"{operation.name}: {without_secrets(describe(error))}"
         if any(one["type"] == "too_long" for one in error.errors()):
             raise TooLarge(wrong, remedy="send fewer at a time") from None
         remedy = _other_names(operation, [one["loc"] for one in error.errors() if one["type"] == "extra_forbidden"])
         raise InvalidInput(wrong, remedy=remedy) from None
-
-
-def _most_items(fields: dict[str, Any]) -> int:
-    """How many things a request is about, at most: the length of its longest list."""
-    lengths = [len(value) for value in fields.values() if isinstance(value, list)]
-    return max(lengths) if lengths else 0
 
 
 def _other_names(operation: Operation, unknown: Sequence[tuple[int | str, ...]]) -> str:

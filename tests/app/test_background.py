@@ -21,7 +21,7 @@ from recollect.app.background import LONGEST_REST, Background
 from recollect.background_thread import BackgroundThread
 from recollect.domain.agents import Lease
 from recollect.domain.key_value import Item
-from recollect.errors import EmbedderFailed, StoreReadOnly
+from recollect.errors import Closed, EmbedderFailed, StoreReadOnly
 from recollect.interfaces.http.app import Service
 from recollect.interfaces.serve import service_background
 from recollect.ports.query import Query
@@ -131,6 +131,18 @@ def test_while_somebody_waits_for_answers_it_rests_longer_than_it_works(
     assert mem.summary.tree().lines
     assert (len(rests) > 3) is is_busy
     assert all(0 < seconds <= LONGEST_REST for seconds in rests)
+
+
+def test_told_to_stop_while_it_rests_it_does_nothing_more(mem: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    expired(mem)
+    service = Service(mem._core, ServerSettings(), "default")
+    service.counts.inside[0][0] = 1
+    with closing(service_background(service)) as background:
+        stopping = background._thread.stopping
+        monkeypatch.setattr(stopping, "wait", lambda seconds: stopping.set())
+        with pytest.raises(Closed):
+            background.once()
+    assert left(mem) > 0
 
 
 # -- by whom -----------------------------------------------------------------------------------------------------------

@@ -71,10 +71,29 @@ def test_where_too_much_waits_who_notes_writes_it(store: StoppedStore, monkeypat
     """As where many read at once, faster than one thread writes: what waits must not grow for ever."""
     journal = Journal(store, flush_seconds=3600)
     store.is_let_go.set()
-    monkeypatch.setattr(Journal, "_flush_in", lambda self, seconds: None)  # the other thread does not come to it
+    monkeypatch.setattr(threading.Timer, "start", lambda self: None)  # the other thread does not come to it
     note(journal, 16)
     assert store.writers == [threading.current_thread().name]
     assert written(store) == 16
+
+
+def test_where_no_more_threads_are_to_be_had_who_notes_writes(
+    store: StoppedStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A container may have as many as it is allowed."""
+
+    def refuse(self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    journal = Journal(store, flush_seconds=3600)
+    store.is_let_go.set()
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    note(journal, 10)
+    assert written(store) == 8
+    monkeypatch.undo()
+    note(journal, 1)
+    journal.close()
+    assert written(store) == 11
 
 
 def test_what_could_not_be_written_is_tried_again(store: StoppedStore, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -123,10 +123,10 @@ class Background:
         self._due[key] = moment + (BACKUP_LOOK_SECONDS if done else BACKUP_RETRY_SECONDS)
 
     def _go_on(self) -> None:
-        if self._thread.stopping.is_set():
-            raise Closed("the store is being closed", remedy="the next process to open it continues")
         if self._is_busy():
             self._thread.stopping.wait(min(RESTS * (time.monotonic() - self._worked_since), LONGEST_REST))
+        if self._thread.stopping.is_set():
+            raise Closed("the store is being closed", remedy="the next process to open it continues")
         self._worked_since = time.monotonic()
         self._lease.keep()
 

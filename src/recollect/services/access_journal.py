@@ -175,7 +175,8 @@ class Journal:
                 self._flush_in(0.0)
             elif self._timer is None:
                 self._flush_in(self._flush_seconds)
-        if count % MOST_WAITING == 0:
+            is_left_alone = self._timer is None and count % FLUSH_NOTES == 0
+        if is_left_alone or count % MOST_WAITING == 0:
             self.flush_quietly()
 
     def _flush_in(self, seconds: float) -> None:
@@ -183,7 +184,10 @@ class Journal:
             self._timer.cancel()
         self._timer = threading.Timer(seconds, self.flush_quietly)
         self._timer.daemon = True
-        self._timer.start()
+        try:
+            self._timer.start()
+        except RuntimeError:  # no more threads are to be had, or the program is ending: who notes writes
+            self._timer = None
 
     def flush(self) -> None:
         """Write the notes, one transaction per tenant."""

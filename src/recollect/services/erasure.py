@@ -24,6 +24,8 @@ from recollect.domain.audit import Erasure
 from recollect.domain.cold import ColdArchive
 from recollect.domain.record import now
 from recollect.domain.sources import StoredObject
+from recollect.domain.text.questions import forget_names
+from recollect.domain.text.tokenizer import forget_texts
 from recollect.errors import (
     IndexFailed,
     InvalidSettings,
@@ -104,7 +106,10 @@ def _overwritten_in_store(core: Core) -> list[str]:
 
 
 def _overwritten_in_memory_and_index(core: Core) -> list[str]:
-    """Questions may have named it. They are only in memory: this process forgets those of all its tenants."""
+    """Questions may have named it. They are only in memory, as are short texts whose words were found lately: this
+    process forgets those of all its tenants."""
+    forget_texts()
+    forget_names()
     for embedder in (*core.embedders, core.question_encoder):
         if isinstance(embedder, RemembersQuestions):
             embedder.forget_questions()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import gc
 import subprocess
 import sys
 import textwrap
@@ -18,6 +19,7 @@ import recollect.services
 from every_store import EMPTY_STORE, EVERY_STORE
 from recollect.adapters.vectors.embedded.segment import open_segment
 from recollect.domain.audit import Erasure
+from recollect.domain.text import questions, tokenizer
 from recollect.errors import NotFound, StoreFull
 from recollect.ports.query import Query
 from recollect.services.erasure import owed
@@ -182,3 +184,19 @@ def test_what_had_no_vector_is_erased_without_reading_the_index_of_the_others(tm
         assert [statement for statement in seen if statement.startswith(named)]
     (segment,) = (tmp_path / "s.db.index").glob("*.seg")
     assert open_segment(segment).rows == 4
+
+
+def test_no_short_text_or_name_that_is_erased_stays_in_the_process(tmp_path: Path) -> None:
+    """Their words are remembered for a while: many memories have the same author and day."""
+    with recollect.open(tmp_path / "a.db", embedder="hash", background=False) as mem:
+        id = mem.remember("PIN of Ann is 4711", author="Zanzibar Marker").id
+        mem.recall("what did Zanzibar Marker say of the PIN?")
+        assert left_of_texts()
+        mem.erase(id)
+    assert not left_of_texts()
+
+
+def left_of_texts() -> list[str]:
+    caches = (tokenizer._terms_of_short, questions._spellings_of_name)
+    held = [one for cache in caches for one in gc.get_referents(cache) if isinstance(one, dict)]
+    return [str(key) for one in held for key in one if "4711" in str(key) or "Zanzibar" in str(key)]

@@ -18,6 +18,7 @@ from recollect.domain.record import now
 from recollect.errors import InvalidInput, NotFound, OnLegalHold
 from recollect.ports.query import Query
 from recollect.ports.steps import Put, Step
+from recollect.services import transaction
 from recollect.services.admin import expiry
 from recollect.services.memories import lifecycle
 from recollect.services.tenant import Tenant
@@ -119,10 +120,9 @@ def test_a_hold_that_is_placed_meanwhile_counts(
             past = now() - timedelta(days=1)
             found = tenant.find(Query(Memory)).records
             tenant.transact([Put(one.changed(expires_at=past)) for one in found])
-        commit = area.commit
 
         def held_after_the_first(tenant: Tenant, steps: Sequence[Step]) -> int:
-            done = commit(tenant, steps)
+            done = transaction.commit(tenant, steps)
             if not mem.hold.list():
                 mem.hold.place(user="ann", reason="case 42")
             return done
@@ -141,12 +141,12 @@ def test_what_is_to_expire_later_after_all_is_not_swept(tmp_path: Path, monkeypa
     with opened(tmp_path / "a.db") as mem:
         for id in ("n0", "n1"):
             mem.remember(f"note {id}", id=id, ttl_seconds=3600)
-        tenant, commit = tenant_of(mem), expiry.commit
+        tenant = tenant_of(mem)
         found = tenant.find(Query(Memory)).records
         tenant.transact([Put(one.changed(expires_at=now() - timedelta(days=1))) for one in found])
 
         def kept_after_the_first(tenant: Tenant, steps: Sequence[Step]) -> int:
-            done = commit(tenant, steps)
+            done = transaction.commit(tenant, steps)
             tenant.transact(
                 [Put(one.changed(expires_at=None)) for one in tenant.find(Query(Memory, deleted="yes")).records]
             )

@@ -177,6 +177,11 @@ def _spellings_of_name(author: str) -> tuple[list[str], list[str], list[str]]:
     return parts, [part.capitalize() for part in parts], [folded(part) for part in parts]
 
 
+def forget_names() -> None:
+    """They were erased, perhaps."""
+    _spellings_of_name.cache_clear()
+
+
 def read_question(text: str, now: datetime | None = None) -> Question:
     """Reads the question; "last week" and its like count from `now` and say nothing without it."""
     spoken = _ADDRESS.sub(" ", text)

@@ -144,6 +144,11 @@ def _terms_of_short(text: str) -> dict[str, None]:
     return found
 
 
+def forget_texts() -> None:
+    """Whole texts were erased, perhaps."""
+    _terms_of_short.cache_clear()
+
+
 def _add_text(text: str, found: dict[str, None]) -> None:
     cut = tokens(text)
     if text.isascii() and "".join(cut).isalnum():  # plain words, as in most texts

@@ -22,7 +22,7 @@ from recollect.errors import (
     VersionConflict,
 )
 from recollect.ports.query import Compare, OneOf, Query
-from recollect.ports.steps import DeleteWhere
+from recollect.ports.steps import DeleteWhere, Step
 from recollect.retry import retry
 from recollect.services.admin.partitions import keep_retention
 from recollect.services.admin.record_removal import has_forks
@@ -87,7 +87,7 @@ def sweep(tenant: Tenant, request: SweepRequest) -> SweepReply:
     except (Unavailable, InvalidSettings) as failure:  # a storage that is away must not keep the rest from expiring
         objects, notes = 0, [f"stored files were not looked through: {failure.message}"]
     if memories or states:
-        memories, states = _delete_expired(tenant, expired, old_states)
+        memories, states = _delete_expired(tenant, expired, old_states, owing(tenant, "sweep"))
     if memories or states or blobs or parties or alone or owed(tenant):
         notes += erase_traces(tenant)
     entries = keep_retention(tenant.unrestricted)
@@ -102,7 +102,7 @@ def sweep(tenant: Tenant, request: SweepRequest) -> SweepReply:
     )
 
 
-def _delete_expired(tenant: Tenant, memories: Query[Record], states: Query[Record]) -> tuple[int, int]:
+def _delete_expired(tenant: Tenant, memories: Query[Record], states: Query[Record], note: Step) -> tuple[int, int]:
     """Some at a time: all that expired while nobody swept, in one transaction, would keep everybody from writing.
 
     Of each part it is asked anew what may go: a hold may be placed, and an expiry lifted, while this runs.
@@ -118,7 +118,7 @@ def _delete_expired(tenant: Tenant, memories: Query[Record], states: Query[Recor
         ]
         if ends:
             entry = logged(tenant, "delete", "sweep", None, count=len(gone), states=len(old))
-            commit(tenant, [*erasing_steps(tenant, gone), *ends, owing(tenant, "sweep"), entry])
+            commit(tenant, [*erasing_steps(tenant, gone), *ends, note, entry])
         deleted_memories, deleted_states = deleted_memories + len(gone), deleted_states + len(old)
     return deleted_memories, deleted_states
 

@@ -23,7 +23,6 @@ from recollect.errors import (
 )
 from recollect.ports.query import equal
 from recollect.ports.steps import Absent, Insert, Step
-from recollect.services.collection_pause import paused_collection
 from recollect.services.memories.draft import Draft, RememberRequest, draft_of
 from recollect.services.memories.embedded_records import embedded_memory
 from recollect.services.memories.embeddings import (
@@ -97,11 +96,6 @@ Done = Callable[[int], None] | None
 
 
 def _remember_all(tenant: Tenant, requests: Sequence[RememberRequest], done: Done = None) -> list[Receipt]:
-    with paused_collection(len(requests)):
-        return _remember_each(tenant, requests, done)
-
-
-def _remember_each(tenant: Tenant, requests: Sequence[RememberRequest], done: Done) -> list[Receipt]:
     lookup = tenant.citation_lookup(tenant.scope, None) if any(one.cites for one in requests) else None
     kinds = declared_kinds(tenant, [one.kind for one in requests])
     read_zones(tenant, {one.user for one in requests if one.user is not None})

@@ -21,6 +21,7 @@ from recollect.adapters.records.sqlite.connection import connect
 from recollect.adapters.records.sqlite.known_rows import KnownRows
 from recollect.adapters.records.sqlite.store import SqliteStore
 from recollect.domain.memory import Embedding, Memory
+from recollect.domain.record import now
 from recollect.domain.tenancy import Organization
 from recollect.errors import InvalidInput, VersionConflict
 from recollect.ports.query import Beside, Compare, OneOf, Query, TextQuery
@@ -379,6 +380,25 @@ def test_how_much_is_kept_is_set(tmp_path: Path) -> None:
             assert isinstance(store, SqliteStore)
             known = store._known
             assert len(known._rows.entries) == len(known._vectors.entries) == kept
+
+
+def test_with_little_room_little_is_kept_of_what_leads_there(store: SqliteStore) -> None:
+    def asked(numbers: range) -> None:
+        ids = [f"n{number}" for number in numbers]
+        store.stored_vectors(ACME, "long_term/m", ids)
+        places = tuple(("s", now(), id) for id in ids)
+        store.beside(ACME, Beside(Memory, "session_id", "occurred_at", places, 2))
+
+    def kept() -> int:
+        known = store._known
+        return sum(map(len, known._owners.values())) + sum(map(len, known._stretches.values()))
+
+    for most_bytes, most in ((0, 0), (known_rows.ROW_BYTES // 200, 2_000)):
+        store.keep_rows(most_bytes)
+        for start in range(0, 6_000, 300):
+            asked(range(start, start + 300))
+        assert kept() <= most
+    assert kept()
 
 
 def test_filters_are_forgotten_with_what_they_found(store: SqliteStore) -> None:

@@ -133,3 +133,21 @@ def test_a_word_that_is_part_of_others_counts_as_them(without_kernel: None) -> N
 
 def test_no_texts_have_no_words() -> None:
     assert occurrences(["test"], PoolTexts.of([])).shape == (1, 0)
+
+
+@needs_kernel
+@pytest.mark.parametrize("term", ["\0", "\0camp", "-", "Camp", "", "x" * 65])
+def test_what_no_word_begins_with_is_nowhere(term: str) -> None:
+    texts, counts = "the \0camp - Camp, xx", np.zeros((1, 1))
+    assert word_counts.compiled is not None
+    word_counts.compiled.count(texts, np.zeros(1, np.int64), (term,), counts)
+    assert not counts.any()
+
+
+@needs_kernel
+def test_the_kernel_says_what_it_does_not_take() -> None:
+    assert word_counts.compiled is not None
+    with pytest.raises(TypeError):
+        word_counts.compiled.count("camp", np.zeros(1, np.int64), ["camp"], np.zeros((1, 1)))
+    with pytest.raises(ValueError, match="fit"):
+        word_counts.compiled.count("camp", np.zeros(1, np.int64), ("camp", "s"), np.zeros((1, 1)))

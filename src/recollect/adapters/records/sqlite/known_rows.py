@@ -48,6 +48,7 @@ Space = tuple[str, str, str]
 MOST_CHANGES = 5_000
 """Beyond so many new seqs it is quicker to begin anew than to find out what they are of."""
 MOST_SHARED, MOST_STRETCHES, MOST_WAYS, MOST_OWNERS = 100_000, 50_000, 1_000, 400_000
+"""Of what leads to rows and vectors; fewer in proportion where less room is given."""
 ROW_BYTES, VECTOR_BYTES = 96_000_000, 128_000_000
 SHARE_OF_ROWS = ROW_BYTES / (ROW_BYTES + VECTOR_BYTES)
 LONGEST_SHARED = 100  # characters
@@ -122,6 +123,8 @@ class KnownRows:
         self._vectors: _Bounded[int, Row] = _Bounded(vector_bytes, _vector_size)
         self._owners: dict[Space, dict[str, tuple[StoredVector, ...]]] = {}
         self._owned = 0
+        self._share = 1.0
+        """Of what is kept by default, beside rows and vectors."""
         self._stretches: dict[tuple[str, str, Any], dict[Hashable, tuple[str, ...]]] = {}
         self._ways: dict[Hashable, int] = {}
         """Numbers for the ways to ask for a stretch: to be compared once, and not for each place."""
@@ -134,6 +137,7 @@ class KnownRows:
             self._forget_all()
             self._rows.most = int(most_bytes * SHARE_OF_ROWS)
             self._vectors.most = most_bytes - self._rows.most
+            self._share = min(1.0, most_bytes / (ROW_BYTES + VECTOR_BYTES))
 
     def clear(self) -> None:
         with self._lock:
@@ -279,7 +283,7 @@ class KnownRows:
         """Hashable, with one object for a value that many rows have; with their numbers and the organization."""
         if not rows:
             return []
-        if len(self._shared) >= MOST_SHARED:
+        if len(self._shared) >= MOST_SHARED * self._share:
             self._shared = {}
         columns: list[Iterable[Any]] = list(zip(*rows, strict=True))
         shared = self._shared
@@ -289,7 +293,10 @@ class KnownRows:
             shared.setdefault(one, one) if one is None or len(one) <= LONGEST_SHARED else one
             for one in columns[_AUTHOR]
         ]
-        columns[_NAMESPACES] = [shared.setdefault(some, some) for some in map(tuple, columns[_NAMESPACES])]
+        columns[_NAMESPACES] = [
+            shared.setdefault(some, some) if sum(map(len, some)) <= LONGEST_SHARED else some
+            for some in map(tuple, columns[_NAMESPACES])
+        ]
         return list(zip(*columns, numbers, repeat(organization_id)))
 
     # -- what stands beside them --------------------------------------------------------------------------------------
@@ -333,8 +340,10 @@ class KnownRows:
         places: Sequence[tuple[Any, Any, str]],
         found: Iterable[list[str]],
     ) -> None:
-        if self._stretched > MOST_STRETCHES:
+        if self._stretched + len(places) > MOST_STRETCHES * self._share:
             self._forget_stretches()
+        if len(places) > MOST_STRETCHES * self._share:
+            return
         way = self._way(asked)  # it may have another number by now
         for (group, by, id), ids in zip(places, found, strict=True):
             self._stretches.setdefault((organization_id, asked.within, group), {})[way, by, id] = tuple(ids)
@@ -393,8 +402,11 @@ class KnownRows:
 
     def _keep_owners(self, space: Space, ids: Sequence[str], read: Sequence[Row]) -> None:
         self._owned += len(ids)
-        if self._owned > MOST_OWNERS:
+        if self._owned > MOST_OWNERS * self._share:
             self._owners, self._owned = {}, len(ids)
+        if self._owned > MOST_OWNERS * self._share:
+            self._owned = 0
+            return
         owners = self._owners.setdefault(space, {})
         owners.update(dict.fromkeys(ids, ()))
         for one in read:
