@@ -134,15 +134,15 @@ def test_while_somebody_waits_for_answers_it_rests_longer_than_it_works(
 
 
 def test_told_to_stop_while_it_rests_it_does_nothing_more(mem: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    expired(mem)
-    service = Service(mem._core, ServerSettings(), "default")
+    service, went_on = Service(mem._core, ServerSettings(), "default"), list[bool]()
     service.counts.inside[0][0] = 1
     with closing(service_background(service)) as background:
         stopping = background._thread.stopping
         monkeypatch.setattr(stopping, "wait", lambda seconds: stopping.set())
+        monkeypatch.setattr(background._lease, "keep", lambda: went_on.append(True))
         with pytest.raises(Closed):
             background.once()
-    assert left(mem) > 0
+    assert not went_on
 
 
 # -- by whom -----------------------------------------------------------------------------------------------------------
