@@ -6,10 +6,11 @@ An index only suggests rows. What it suggests is read from the records again, mu
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
+from operator import itemgetter
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 from recollect.errors import InvalidInput
 from recollect.ports.vectors import FACETS, VectorRow
 
+_MEMORY: Callable[[VectorRow], str] = itemgetter(VectorRow._fields.index("memory_id"))
 _DIGITS = 6  # similarities are rounded, so that equal vectors are equal whatever order they were summed in
 
 
@@ -68,16 +70,11 @@ class VectorFilter:
 
     def admitted(self, rows: Iterable[VectorRow], dimensions: int) -> list[VectorRow]:
         """Those of the rows that pass."""
-        kept, size = [], 2 * dimensions
-        for row in rows:
-            _, organization_id, _, space, facets, vector = row
-            if organization_id != self.organization_id or space != self.space or len(vector) != size:
-                continue
-            for facet, values in self.allowed.items():
-                if facets[facet] not in values:
-                    break
-            else:
-                kept.append(row)
+        # By place and not by name: of a search's hundreds of rows each is looked at.
+        owner, space, size = self.organization_id, self.space, 2 * dimensions
+        kept = [row for row in rows if row[1] == owner and row[3] == space and len(row[5]) == size]
+        for facet, values in self.allowed.items():
+            kept = [row for row in kept if row[4][facet] in values]
         return kept
 
 
@@ -89,9 +86,12 @@ def products(rows: Sequence[VectorRow], query: NDArray[np.float64]) -> NDArray[n
 
 def scored(rows: Sequence[VectorRow], similarity: NDArray[np.float64]) -> list[tuple[float, str]]:
     """(-similarity, memory_id), which sorts best first; what is not a number is not a hit."""
+    numbers = np.isfinite(similarity)
+    if not numbers.all():
+        rows, similarity = [row for row, one in zip(rows, numbers, strict=True) if one], similarity[numbers]
     # A stored vector is of unit length to float16 only, so a product may be 1.0001.
-    found = zip(np.round(similarity, _DIGITS).tolist(), rows, strict=True)
-    return [(-max(-1.0, min(1.0, value)), row.memory_id) for value, row in found if math.isfinite(value)]
+    worse = -np.minimum(np.maximum(np.round(similarity, _DIGITS), -1.0), 1.0)
+    return list(zip(worse.tolist(), map(_MEMORY, rows), strict=True))
 
 
 def best_of_each(found: Iterable[tuple[float, str]]) -> list[tuple[float, str]]:

@@ -365,7 +365,7 @@ class KnownRows:
             read = _kept_vectors(connection.execute(_VECTORS_AT, (wanted,)).fetchall())
             self._keep_vectors(view, read)
             kept += read
-        return [VectorRow(*one[:_DESCRIBED]) for one in kept]
+        return list(map(VectorRow._make, map(_DESCRIPTION, kept)))
 
     def vectors_of(
         self, view: RowMarks | None, connection: apsw.Connection, space: Space, ids: Sequence[str]
@@ -424,6 +424,7 @@ def _kept_vectors(rows: Sequence[Row]) -> list[Row]:
     return [(*one, *row[-3:]) for one, row in zip(described, rows, strict=True)]
 
 
+_DESCRIPTION: Callable[[Row], Row] = itemgetter(slice(_DESCRIBED))
 _stored: Callable[[Row], StoredVector] = itemgetter(_OWNER, _VECTOR, _DESCRIBED, _DESCRIBED + 1, _DESCRIBED + 2)
 
 

@@ -188,7 +188,11 @@ class Search:
         similarity = products(kept, self.query.exact)
         if not self.trusting:
             self._check_bounds(part, kept, similarity)
-        self._best = best_of_each([*self._best, *scored(kept, similarity)])[: self.limit]
+        found = scored(kept, similarity)
+        if len(self._best) >= self.limit:
+            worst, _ = self._best[-1]
+            found = [one for one in found if one[0] <= worst]
+        self._best = best_of_each([*self._best, *found])[: self.limit]
 
     def _passing_of(self, snapshot: VectorSnapshot, part: Candidates, passing: Passing) -> Candidates:
         seqs = part.seq.tolist()
