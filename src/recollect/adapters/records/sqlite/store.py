@@ -10,6 +10,7 @@ Proof: tests/adapters/records, tests/crash.
 from __future__ import annotations
 
 import logging
+import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -196,6 +197,12 @@ class SqliteStore(SqlReads):
                     raise damaged(self.path)
                 connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
                 move_lost_header(connection, self.path, self._notes, noted)
+            except apsw.BusyError:
+                # Of several who make the file at the same moment SQLite refuses all but one, whatever they would wait.
+                if time.monotonic() > deadline:
+                    connection.close()
+                    raise
+                time.sleep(random.uniform(0.001, 0.01))
             except BaseException:
                 connection.close()
                 raise

@@ -71,9 +71,7 @@ class WriterTables(RunTables):
     def begin(self) -> None:
         with translated_errors(self._path):
             self.rollback()
-            self.keeping.begin()
-            self._connection.execute("BEGIN IMMEDIATE")
-            self.keeping.same_file()  # else who waited for a new key to be set would write into the file of the old
+            self._begin()
             self._lost, self._remakes_tables = None, False
             self.seq, self._records, counted, self._epoch, marks, self._any_gone = self._connection.execute(
                 "SELECT (SELECT value FROM recollect_store WHERE key = 'seq'),"
@@ -86,6 +84,15 @@ class WriterTables(RunTables):
             self._begun_at = self.seq
             self._is_text_changed = counted != self.seq  # by a program that does not count: see term_holders.py
             self._marks = MarksToCome(marks, self.seq)
+
+    def _begin(self) -> None:
+        self.keeping.begin()
+        try:
+            self._connection.execute("BEGIN IMMEDIATE")
+        except apsw.Error:
+            self.keeping.same_file()  # which says more than what SQLite makes of another file
+            raise
+        self.keeping.same_file()  # else who waited for a new key to be set would write into the file of the old
 
     def attempt(self, work: Callable[[], T]) -> T:
         with translated_errors(self._path):
@@ -140,9 +147,7 @@ class WriterTables(RunTables):
 
     def _merge(self, pages: int) -> None:
         with translated_errors(self._path):
-            self.keeping.begin()
-            self._cursor.execute("BEGIN IMMEDIATE")
-            self.keeping.same_file()
+            self._begin()
             done = [self.merge_text(record.shape.table, pages) for record in self.indexed]
             self._cursor.execute("COMMIT")
             self.keeping.committed(self.seq)
