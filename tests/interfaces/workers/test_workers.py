@@ -8,8 +8,9 @@ import re
 import signal
 import socket
 import sys
+import time
 from collections.abc import Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
@@ -19,9 +20,11 @@ import pytest
 
 import recollect
 from console_pages import PASSWORD
+from every_store import EMPTY_STORE
 from recollect.domain.agents import Lease
 from recollect.ports.records import Scope
 from recollect.services.background import LEASE
+from seeds import SOAK
 from serving import Running
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks the workers up in /proc")
@@ -92,6 +95,12 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 
 @pytest.fixture
 def doors(running: Running) -> Iterator[tuple[Door, Door]]:
+    with doors_of(running) as opened:
+        yield opened
+
+
+@contextmanager
+def doors_of(running: Running) -> Iterator[tuple[Door, Door]]:
     """One to each worker: who has fewer connections takes the next, unless it is too busy to."""
     opened: dict[int, Door] = {}
     with ExitStack() as stack:
@@ -126,6 +135,31 @@ def test_connections_are_shared_out_evenly_also_in_a_burst(running: Running) -> 
 
 
 def test_what_one_writes_the_other_recalls_at_once(doors: tuple[Door, Door]) -> None:
+    written_and_recalled(doors)
+
+
+# Every day one of the stores that are servers themselves.
+@pytest.mark.parametrize("kind", ["postgres", "dynamodb"] if SOAK else ["postgres"])
+def test_so_it_is_where_the_store_is_a_server_and_when_a_worker_is_killed(tmp_path: Path, kind: str) -> None:
+    key_file = str(tmp_path / "s.db.owner-key")
+    service = Running(tmp_path, workers=2, source=EMPTY_STORE[kind](tmp_path), server__key_file=key_file)
+    try:
+        with doors_of(service) as doors:
+            written_and_recalled(doors)
+            _, made = doors[0].ask("POST", "/v1/memories", {"content": "The quagga was acknowledged"})
+            os.kill(doors[0].worker, signal.SIGKILL)
+            assert doors[1].ask("GET", f"/v1/memories/{made['id']}")[0] == 200
+        deadline = time.monotonic() + 60
+        while len(workers_of(service)) < 2:  # another one takes its place
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        with doors_of(service) as doors:
+            written_and_recalled(doors)
+    finally:
+        assert service.end(signal.SIGINT) == 0
+
+
+def written_and_recalled(doors: tuple[Door, Door]) -> None:
     for number in range(6):
         writer, reader = doors[number % 2], doors[1 - number % 2]
         status, made = writer.ask("POST", "/v1/memories", {"content": f"The zebra of day {number} is striped"})
