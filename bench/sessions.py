@@ -289,6 +289,34 @@ def embedding_ms() -> dict[str, float]:
         return summary(spent, time.process_time() - used)
 
 
+def shell(times: int = 10) -> dict[str, float]:
+    """`recollect recall` as a shell or a hook runs it for each question, with the built-in model; as an installed
+    package runs, whose modules are compiled."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = str(Path(folder) / "x.db")
+        with recollect.open(path) as mem:
+            mem.remember_many([f"Ann mentioned harbour {n} on her {n}th day at sea" for n in range(200)])
+        command = [sys.executable, "-m", "recollect", "recall", "what did Ann say about harbour 7?", "--store", path]
+        environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+        # By a small process of its own: until another program begins in it, a child is as large as who started it.
+        watching = [sys.executable, "-c", _WATCHING, *command]
+        runs = [
+            json.loads(subprocess.run(watching, env=environment, stdout=subprocess.PIPE, check=True).stdout)
+            for _ in range(times + 1)
+        ]
+        cpu, wall, resident = (sorted(values)[times // 2] for values in zip(*runs[1:], strict=True))
+        return {"cpu_ms": round(1000 * cpu), "wall_ms": round(1000 * wall), "rss_mb": round(resident / 1024)}
+
+
+_WATCHING = """
+import json, resource, subprocess, sys, time
+begun = time.perf_counter()
+subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL, check=True)
+wall, used = time.perf_counter() - begun, resource.getrusage(resource.RUSAGE_CHILDREN)
+print(json.dumps([used.ru_utime + used.ru_stime, wall, used.ru_maxrss]))
+"""
+
+
 # -- the run ---------------------------------------------------------------------------------------------------------
 
 
@@ -302,6 +330,7 @@ def run(sizes: Sequence[int], times: int, seconds: float, processes: Sequence[in
             "embedding of a question": embedding_ms(),
             "bare HTTP": bare_http(folder, seconds / 5),
         }
+        report["shell"] = shell()
         report["floors"]["bandwidth_gb_per_second"] = round(speed / 1e9, 1)
         grown = Grown(folder, data)
         for size in sizes:
@@ -347,7 +376,7 @@ def show_rest(report: Mapping[str, Any]) -> None:
         for count, one in report["processes"].items()
     ]
     console.print(table("recall, one user's, by processes", ("", "per second", "CPU ms", "p50 ms", "p99 ms"), rows))
-    console.print(f"floors: {report['floors']}")
+    console.print(f"floors: {report['floors']}; recollect recall from the shell: {report['shell']}")
 
 
 def charts(report: Mapping[str, Any]) -> str:

@@ -79,6 +79,7 @@ def _timed(report: Mapping[str, Any]) -> list[str]:
         rows_of(["floor, ms", *(f"{int(size):,} memories" for size in sizes)], _floors(report, sizes)),
         "## Cold, and several processes\n\nCold: a fresh process, the files out of the page cache.\n",
         rows_of(["", *(f"{int(size):,} memories" for size in sizes)], _cold(report, sizes)),
+        *_shell(report.get("shell")),
         rows_of(
             (
                 "processes that ask one store at once, one user's",
@@ -94,6 +95,14 @@ def _timed(report: Mapping[str, Any]) -> list[str]:
         ),
         on_what(report["machine"]) + "\n",
     ]
+
+
+def _shell(found: Mapping[str, float] | None) -> list[str]:
+    """One line on the command; nothing where it was not measured."""
+    if found is None:
+        return []
+    told = f"{short(found['cpu_ms'])} ms of processor, {short(found['wall_ms'])} by the clock, {found['rss_mb']} MB"
+    return [f"`recollect recall` from the shell, with the built-in model, 200 memories, median: {told}.\n"]
 
 
 def _floors(report: Mapping[str, Any], sizes: Sequence[str]) -> list[list[str]]:
