@@ -33,7 +33,7 @@ NEVER = (
 """What no command needs that stores, finds or lists memories."""
 
 _SCRIPT = """
-import gc, json, sys
+import gc, json, os, sys
 from recollect.interfaces.cli.main import main
 try:
     main(sys.argv[1:])
@@ -45,6 +45,7 @@ try:  # not ru_maxrss: in that a process has what its parent had
 except FileNotFoundError:
     most = None
 seen = {"code": code, "modules": sorted(sys.modules), "megabytes": most}
+seen["blas"] = os.environ["OPENBLAS_NUM_THREADS"]
 print("\\n" + json.dumps({**seen, "gc": gc.isenabled(), "frozen": gc.get_freeze_count()}))
 """
 
@@ -104,6 +105,15 @@ def test_garbage_is_looked_for_while_a_command_works_and_no_longer_at_its_end(st
     seen = _seen("list", "--store", store)
     assert (seen["gc"], seen["frozen"] > 10_000) == (True, True)
     assert gc.isenabled()
+
+
+def test_no_thread_spins_for_what_takes_microseconds_unless_somebody_wants_it_to(
+    store: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
+    assert _seen("list", "--store", store)["blas"] == "1"
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "3")
+    assert _seen("list", "--store", store)["blas"] == "3"
 
 
 def test_every_renderer_is_found_by_the_type_of_the_reply() -> None:

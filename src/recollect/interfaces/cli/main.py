@@ -25,6 +25,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     # What is imported stays until the end. To look for garbage in it, again and again while it is loaded and once more
     # at the end, took a fifth of the time of `recollect recall`. Running a command turns it on again (execution.py).
     gc.disable()
+    # The library under numpy starts a thread for each core, which waits for work by spinning: a fifth of the processor
+    # time of a command. What numpy multiplies here takes microseconds. Who has said how many finds that many.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     code = run(list(sys.argv[1:] if arguments is None else arguments))
     gc.freeze()
     sys.exit(code)
