@@ -295,13 +295,15 @@ class TestTextSearch:
         return store
 
     @pytest.mark.parametrize(
-        "way", ["pairs", "any of them", "pairs by the index alone", "threes", "who pass", "wrongly few"]
+        "way",
+        ["pairs", "any of them", "a large part", "pairs by the index alone", "threes", "who pass", "wrongly few"],
     )
     def test_a_broad_scope_gives_the_answer_of_a_small_one(
         self, full: PostgresStore, acme: Scope, way: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         chance, paired = random.Random(6), []
         monkeypatch.setattr(fulltext, "MANY_TIMES", 1000 if way == "any of them" else 0)
+        monkeypatch.setattr(fulltext, "SMALL_PART", 10 if way == "a large part" else 0)
         monkeypatch.setattr(fulltext, "SCANNED", 0 if way in ("pairs by the index alone", "wrongly few") else 1000)
         if way in ("threes", "who pass", "wrongly few"):
             monkeypatch.setattr(fulltext, "ESTIMATED", 1)
@@ -321,6 +323,28 @@ class TestTextSearch:
             assert [hit.score for hit in broad] == pytest.approx([hit.score for hit in small])
             paired.append(broad)
         assert sum(map(len, paired)) > 1000
+
+    @pytest.mark.parametrize("times", [1, 10])
+    def test_somebodys_own_are_gone_through_where_they_are_a_small_part_of_all(
+        self, full: PostgresStore, acme: Scope, monkeypatch: pytest.MonkeyPatch, times: int
+    ) -> None:
+        """Half of all: the index, which knows of all, is quicker then."""
+        for name, value in (("FEW", 0), ("SMALL_PART", times)):
+            monkeypatch.setattr(fulltext, name, value)
+        with full.as_owner() as owner:
+            owner.execute("ANALYZE memory")
+        search, gone_through = TextSearch(full.database, full.compiler, full._cipher), list[bool]()
+        held = fulltext._Search._held
+
+        def watched(self: Any, *given: Any, by_index: bool) -> Any:
+            gone_through.append(not by_index)
+            return held(self, *given, by_index=by_index)
+
+        query = TextQuery(Memory, ("word0", "word39"), 5, {"kind": ("fact",)})
+        assert search.suggested(acme, query)  # which counts how many there are
+        monkeypatch.setattr(fulltext._Search, "_held", watched)
+        assert search.suggested(acme, query)
+        assert set(gone_through) == {times == 1}
 
     def test_what_is_very_common_is_not_counted_where_the_statistics_are_of_ones_own(
         self, full: PostgresStore, acme: Scope, monkeypatch: pytest.MonkeyPatch
