@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
-from operator import itemgetter
+from operator import attrgetter
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from recollect.errors import InvalidInput
 from recollect.ports.vectors import FACETS, VectorRow
 
-_MEMORY: Callable[[VectorRow], str] = itemgetter(VectorRow._fields.index("memory_id"))
+_MEMORY: Callable[[VectorRow], str] = attrgetter("memory_id")
 _DIGITS = 6  # similarities are rounded, so that equal vectors are equal whatever order they were summed in
 
 

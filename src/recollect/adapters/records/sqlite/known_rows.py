@@ -23,7 +23,7 @@ import threading
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
-from itertools import repeat
+from itertools import repeat, starmap
 from operator import itemgetter
 from typing import Any, Generic, TypeVar
 
@@ -365,7 +365,7 @@ class KnownRows:
             read = _kept_vectors(connection.execute(_VECTORS_AT, (wanted,)).fetchall())
             self._keep_vectors(view, read)
             kept += read
-        return list(map(VectorRow._make, map(_DESCRIPTION, kept)))
+        return list(starmap(VectorRow, map(_DESCRIPTION, kept)))
 
     def vectors_of(
         self, view: RowMarks | None, connection: apsw.Connection, space: Space, ids: Sequence[str]
