@@ -145,9 +145,7 @@ def test_what_no_word_begins_with_is_nowhere(term: str) -> None:
 
 
 @needs_kernel
-def test_the_kernel_says_what_it_does_not_take() -> None:
+def test_the_kernel_refuses_buffers_that_do_not_fit() -> None:
     assert word_counts.compiled is not None
-    with pytest.raises(TypeError):
-        word_counts.compiled.count("camp", np.zeros(1, np.int64), ["camp"], np.zeros((1, 1)))
     with pytest.raises(ValueError, match="fit"):
         word_counts.compiled.count("camp", np.zeros(1, np.int64), ("camp", "s"), np.zeros((1, 1)))

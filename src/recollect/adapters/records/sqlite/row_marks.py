@@ -43,8 +43,8 @@ def read_marks(kept: object, seq: int) -> RowMarks | None:
 
 def in_state(kept: object, number: int) -> str:
     """Marks of a file that is read in one of several states: what was read in another counts for nothing."""
-    seq, epoch, *rest = str(kept).split(" ")
-    return " ".join([seq, f"{epoch}.{number}", *rest])
+    seq, _, others = str(kept).partition(" ")
+    return f"{seq} {number}.{others}"
 
 
 class MarksToCome:

@@ -86,7 +86,7 @@ static PyObject *count(PyObject *module, PyObject *args) {
     Py_buffer starts, counts;
     Py_ssize_t size;
     (void)module;
-    if (!PyArg_ParseTuple(args, "OOO!O", &text, &starts_given, &PyTuple_Type, &terms, &counts_given)) return NULL;
+    if (!PyArg_ParseTuple(args, "OOOO", &text, &starts_given, &terms, &counts_given)) return NULL;
     const char *letters = PyUnicode_AsUTF8AndSize(text, &size);
     Py_ssize_t wanted = letters ? PyTuple_Size(terms) : -1;
     if (wanted < 0) return NULL;
