@@ -560,11 +560,11 @@ def invoke(operation: Operation, core: Core, scope: Any, fields: dict[str, Any],
     What an operation read may be changed before it commits, and then it commits nothing: it is asked again.
     """
     from recollect.errors import typed_os_errors
-    from recollect.services.rare_collection import rare_collection
+    from recollect.services.rare_collection import RareCollection
 
     # OS errors also when the operation's own module cannot be read, on its first use. The collector looks as often as
     # before when all that was made on the way is gone: it would look at it once more.
-    with typed_os_errors(), rare_collection():
+    with typed_os_errors(), RareCollection():
         return _invoked(operation, core, scope, fields, progress)
 
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 import warnings
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from threading import Event, Thread
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -15,7 +18,7 @@ import pytest
 
 import recollect
 from recollect.services.memories.draft import RememberRequest
-from recollect.services.rare_collection import OBJECTS, rare_collection
+from recollect.services.rare_collection import OBJECTS, RareCollection
 
 USUAL = (700, 10, 10)
 
@@ -35,7 +38,7 @@ def is_rare() -> bool:
 
 def test_it_is_rare_within_and_as_before_after_also_when_something_fails() -> None:
     def fails() -> None:
-        with rare_collection():
+        with RareCollection():
             assert is_rare()
             raise ZeroDivisionError
 
@@ -45,8 +48,8 @@ def test_it_is_rare_within_and_as_before_after_also_when_something_fails() -> No
 
 
 def test_an_operation_in_an_operation_ends_with_the_outer() -> None:
-    with rare_collection():
-        with rare_collection():
+    with RareCollection():
+        with RareCollection():
             pass
         assert is_rare()
     assert gc.get_threshold() == USUAL
@@ -59,7 +62,7 @@ def test_it_looks_all_the_same_where_very_many_are_made() -> None:
     def looks(phase: str, info: dict[str, int]) -> None:
         looked.append(info["generation"])
 
-    with rare_collection():
+    with RareCollection():
         gc.callbacks.append(looks)
         try:
             kept = [[] for _ in range(OBJECTS + 1_000)]  # type: ignore[var-annotated]
@@ -72,13 +75,13 @@ def test_it_looks_all_the_same_where_very_many_are_made() -> None:
 @pytest.mark.parametrize("own", [(0, 10, 10), (2 * OBJECTS, 5, 5)])
 def test_who_has_it_look_rarely_or_never_finds_it_so(own: tuple[int, int, int]) -> None:
     gc.set_threshold(*own)
-    with rare_collection():
+    with RareCollection():
         assert gc.get_threshold() == own
     assert gc.get_threshold() == own
 
 
 def test_who_switches_it_off_or_sets_it_meanwhile_finds_it_so() -> None:
-    with rare_collection():
+    with RareCollection():
         gc.disable()
         gc.set_threshold(1234)
     assert not gc.isenabled()
@@ -87,13 +90,13 @@ def test_who_switches_it_off_or_sets_it_meanwhile_finds_it_so() -> None:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_a_child_that_is_forked_meanwhile_collects_as_before() -> None:
-    with rare_collection():
+    with RareCollection():
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # of Python 3.12, where there are threads
             child = os.fork()
         if not child:
             as_before = gc.get_threshold() == USUAL
-            with rare_collection():
+            with RareCollection():
                 as_before &= is_rare()
             os._exit(0 if as_before and gc.get_threshold() == USUAL else 1)
         assert os.waitpid(child, 0)[1] == 0
@@ -104,18 +107,76 @@ def test_the_last_of_several_threads_ends_it() -> None:
     inside, leave = Event(), Event()
 
     def other() -> None:
-        with rare_collection():
+        with RareCollection():
             inside.set()
             leave.wait(60)
 
     thread = Thread(target=other)
     thread.start()
     inside.wait(60)
-    with rare_collection():
+    with RareCollection():
         pass
     assert is_rare()
     leave.set()
     thread.join()
+    assert gc.get_threshold() == USUAL
+
+
+@pytest.mark.parametrize("place", range(40))
+def test_whatever_an_interruption_cuts_off_it_ends_as_before(place: int) -> None:
+    """As by Ctrl-C, before each line in turn."""
+    lines = 0
+
+    def interrupting(frame: FrameType, event: str, value: object) -> Any:
+        nonlocal lines
+        if not frame.f_code.co_filename.endswith("rare_collection.py"):
+            return None
+        lines += event == "line"
+        if event == "line" and lines == place:
+            sys.settrace(None)
+            raise KeyboardInterrupt
+        return interrupting
+
+    def operation() -> None:
+        with RareCollection():
+            pass
+
+    with suppress(KeyboardInterrupt):
+        sys.settrace(interrupting)
+        try:
+            operation()
+        finally:
+            sys.settrace(None)
+    operation()
+    assert gc.get_threshold() == USUAL
+
+
+def test_an_operation_that_a_finalizer_asks_for_does_not_wait_for_the_one_around_it() -> None:
+    class Asking:
+        def __init__(self) -> None:
+            self.itself = self
+
+        def __del__(self) -> None:
+            with RareCollection():
+                done.append(True)
+
+    done: list[bool] = []
+    gc.set_threshold(1)
+    for _ in range(50):
+        Asking()
+        with RareCollection():
+            pass
+    gc.set_threshold(*USUAL)
+    gc.collect()
+    assert len(done) == 50
+
+
+def test_what_another_puts_back_too_late_is_put_right_by_the_next_operation() -> None:
+    with RareCollection():
+        seen = gc.get_threshold()
+    gc.set_threshold(*seen)
+    with RareCollection():
+        pass
     assert gc.get_threshold() == USUAL
 
 

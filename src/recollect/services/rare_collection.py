@@ -6,63 +6,55 @@ is taken for long-lived, so that after some recalls it goes through all that the
 little. Within an operation it looks when many more have been made. So memory that is part of a cycle is given back
 later, but never without a bound, however long an operation takes and however many overlap; all other memory is given
 back as ever. Who has set the collector otherwise, or switched it off, finds it so.
+
+Nothing waits here, since the collector itself may run in the midst of it and with it whatever a finalizer does. What an
+interruption cuts off is put right by the next operation.
 """
 
 from __future__ import annotations
 
 import gc
 import os
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from weakref import ref
 
-OBJECTS = 200_000  # a bulk of a thousand memories makes half as many
+OBJECTS = 200_003  # a bulk of a thousand memories makes half as many; and nobody else says just so many
 
 
-class _Operations:
-    """Of all threads: the first that begins has it look less often, the last that ends as often as before."""
+class RareCollection:
+    """Of one operation; it looks as often as before when the last of all threads ends."""
 
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._count = 0
-        self._before: tuple[int, int, int] | None = None
+    __slots__ = ("__weakref__",)
 
-    def begin(self) -> None:
-        with self._lock:
-            self._count += 1
-            first, *others = gc.get_threshold()
-            if self._before is None and 0 < first < OBJECTS:
-                self._before = gc.get_threshold()
-                gc.set_threshold(OBJECTS, *others)
+    def __enter__(self) -> None:
+        _running.add(ref(self))
+        now = gc.get_threshold()
+        if 0 < now[0] < OBJECTS:
+            _usual[:] = [now]
+            gc.set_threshold(OBJECTS, *now[1:])
 
-    def end(self) -> None:
-        with self._lock:
-            self._count -= 1
-            if self._count <= 0:
-                self._restore()
-
-    def _restore(self) -> None:
-        before, self._before, self._count = self._before, None, 0
-        if before is not None and gc.get_threshold()[0] == OBJECTS:
-            gc.set_threshold(*before)
-
-    def forget(self) -> None:
-        """In a child process the threads of the others are not there to end."""
-        self._lock = threading.Lock()
-        self._restore()
+    def __exit__(self, *problem: object) -> None:
+        _running.discard(ref(self))
+        others = list(_running)
+        if not any(one() is not None for one in others):
+            _running.difference_update(others)  # of some that were interrupted here
+            _restore()
 
 
-_operations = _Operations()
+_running: set[ref[RareCollection]] = set()
+_usual: list[tuple[int, int, int]] = []
+"""What it was set to before, the last of them."""
 
 
-@contextmanager
-def rare_collection() -> Iterator[None]:
-    _operations.begin()
-    try:
-        yield
-    finally:
-        _operations.end()
+def _restore() -> None:
+    if _usual and gc.get_threshold()[0] == OBJECTS:
+        gc.set_threshold(*_usual[-1])
+
+
+def _forget() -> None:
+    """In a child process the threads of the others are not there to end."""
+    _running.clear()
+    _restore()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_operations.forget)
+    os.register_at_fork(after_in_child=_forget)

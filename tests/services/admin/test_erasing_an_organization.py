@@ -18,6 +18,7 @@ from recollect.domain.tenancy import Organization
 from recollect.errors import Denied, NotFound, OnLegalHold, WrongKey
 from recollect.ports.query import Query
 from recollect.ports.records import Scope
+from recollect.ports.steps import Delete
 from recollect.ports.traces import Scannable
 from recollect.services.admin import organizations
 from seeds import some
@@ -184,3 +185,59 @@ def test_nothing_is_owed_after_an_organization_is_gone_for_good(tmp_path: Path) 
         mem.organization.add(id="doomed")
         assert mem.organization.remove("doomed").notes == []
         assert mem._core.store.count(OTHER, Query(Erasure)) == 0
+
+
+def test_an_organization_that_cannot_be_written_to_keeps_no_other_from_going(tmp_path: Path) -> None:
+    """Its key is wrapped by another master key, as in the midst of a change of keys."""
+    address = str(tmp_path / "a.db")
+
+    @contextmanager
+    def by(key: str, organization: str) -> Iterator[Any]:
+        with (
+            closing(store_with_keys(address, MasterKey(key))) as store,
+            recollect.open(store, embedder="hash", background=False, organization=organization) as mem,
+        ):
+            yield mem
+
+    for key, organization in (("another key of this test", "aaa"), ("the key of this test", "zzz")):
+        with by(key, organization) as mem:
+            mem.remember("a harbour")
+    with by("the key of this test", "default") as mem:
+        mem.remember("a meadow")
+        assert mem.organization.remove("default").notes == []
+        assert mem._core.store.tenants() == ["aaa", "zzz"]
+
+
+def test_who_is_gone_may_still_remove_another(tmp_path: Path) -> None:
+    with opened(str(tmp_path / "a.db"), tmp_path) as mem:
+        mem.organization.add(id="doomed")
+        mem.organization.remove("default")
+        mem.organization.remove("doomed")
+        assert mem._core.store.tenants() == []
+
+
+def test_what_is_owed_is_known_also_where_another_sweeps_in_between(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Killed(BaseException):
+        pass
+
+    def killed(*given: object) -> None:
+        raise Killed
+
+    with (
+        opened(str(tmp_path / "a.db"), tmp_path) as mem,
+        opened(str(tmp_path / "a.db"), tmp_path, "doomed") as doomed,
+    ):
+        delete = Delete
+
+        def swept_before(record: Any, id: str) -> Any:
+            if record is Organization:
+                mem.sweep()
+            return delete(record, id)
+
+        monkeypatch.setattr(organizations, "Delete", swept_before)
+        monkeypatch.setattr(organizations, "overwrite", killed)
+        with pytest.raises(Killed):
+            doomed.organization.remove("doomed")
+        assert mem._core.store.count(OTHER, Query(Erasure)) == 1

@@ -15,7 +15,7 @@ from every_store import EMPTY_STORE, EVERY_STORE
 from recollect.domain.agents import AgentState
 from recollect.domain.memory import Memory
 from recollect.domain.record import now
-from recollect.errors import InvalidInput, NotFound, OnLegalHold
+from recollect.errors import InvalidInput, NotFound, OnLegalHold, VersionConflict
 from recollect.ports.query import Query
 from recollect.ports.steps import Put, Step
 from recollect.services import transaction
@@ -134,6 +134,24 @@ def test_a_hold_that_is_placed_meanwhile_counts(
         else:
             assert len(mem.prune(keep=0).forgotten) == 2
             assert tenant.count(Query(Memory)) == 4
+
+
+def test_a_hold_that_is_placed_while_a_prune_is_tried_again_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(tmp_path / "a.db") as mem:
+        mem.user.add("Ann", id="ann")
+        mem.remember_many([{"content": f"note {number}", "user": "ann"} for number in range(5)])
+
+        def refused_once(tenant: Tenant, steps: Sequence[Step]) -> int:
+            if mem.hold.list():
+                return transaction.commit(tenant, steps)
+            mem.hold.place(user="ann", reason="case 42")
+            raise VersionConflict("somebody changed one of them")
+
+        monkeypatch.setattr(lifecycle, "commit", refused_once)
+        assert mem.prune(keep=0).forgotten == []
+        assert tenant_of(mem).count(Query(Memory)) == 5
 
 
 def test_what_is_to_expire_later_after_all_is_not_swept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

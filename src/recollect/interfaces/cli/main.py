@@ -26,9 +26,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     # at the end, took a fifth of the time of `recollect recall`. Running a command turns it on again (execution.py).
     gc.disable()
     # The library under numpy starts a thread for each core, which waits for work by spinning: a fifth of the processor
-    # time of a command. What numpy multiplies here takes microseconds. Who has said how many finds that many.
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    code = run(list(sys.argv[1:] if arguments is None else arguments))
+    # time of a command. What numpy multiplies here takes microseconds. Who has said how many finds that many; the
+    # service shares the cores out among its workers by itself.
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if "serve" not in given:
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    code = run(given)
     gc.freeze()
     sys.exit(code)
 

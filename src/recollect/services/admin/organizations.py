@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import datetime
 from typing import Literal
 
@@ -23,7 +24,7 @@ from recollect.domain.audit import Erasure
 from recollect.domain.cold import ColdArchive
 from recollect.domain.record import Id, Name, QueryText, Record, new_id, now
 from recollect.domain.tenancy import Organization
-from recollect.errors import Conflict, Denied, DuplicateKey, InvalidInput, NotFound, VersionConflict
+from recollect.errors import Conflict, Denied, DuplicateKey, InvalidInput, NotFound, RecollectError, VersionConflict
 from recollect.ports.keys import EncryptsFields
 from recollect.ports.query import OneOf, Order, Query, equal
 from recollect.ports.records import Scope
@@ -249,24 +250,34 @@ def remove_organization(
     erasure = OrganizationErasure(id=request.id, dry_run=request.dry_run, takes=takes, refused=refused)
     if request.dry_run:
         return erasure
-    done = _erased(own, _heir(tenant, request.id), erasure, sum(counts.values()), progress)
-    if request.id != tenant.scope.organization_id:
+    done = _erased(own, tenant, erasure, sum(counts.values()), progress)
+    if request.id != tenant.scope.organization_id and tenant.get(Organization, tenant.scope.organization_id):
         tenant.transact([logged(tenant, "delete", "organization.remove", None, id=request.id, deleted=done.deleted)])
     return done
 
 
-def _heir(tenant: Tenant, going: str) -> Tenant | None:
-    """Who keeps in mind what is left to do when an organization is gone: another one, whoever asked if possible."""
-    if going != tenant.scope.organization_id:
-        return tenant
-    others = (id for id in tenant.store.tenants() if id != going)
-    return next((tenant.for_scope(Scope(id)) for id in others), None)
+def _noted_elsewhere(tenant: Tenant, going: str, note: str) -> Tenant | None:
+    """The organization that keeps in mind what is left to do when another is gone: whoever asked, if possible.
+
+    None if there is no other, or none that can be written to.
+    """
+    living = [id for id in tenant.store.tenants() if id != going]
+    living.sort(key=lambda id: id != tenant.scope.organization_id)
+    for id in living:
+        heir = tenant if id == tenant.scope.organization_id else tenant.for_scope(Scope(id))
+        try:
+            heir.transact([owing(heir, note)])
+        except RecollectError:  # its key is another, perhaps, or somebody removes it just now
+            continue
+        return heir
+    return None
 
 
 def _erased(
-    tenant: Tenant, heir: Tenant | None, erasure: OrganizationErasure, total: int, progress: Progress
+    tenant: Tenant, asking: Tenant, erasure: OrganizationErasure, total: int, progress: Progress
 ) -> OrganizationErasure:
-    organization = tenant.scope.organization_id
+    organization, owed = tenant.scope.organization_id, new_id()
+    _noted_elsewhere(asking, organization, owed)  # what is noted with the organization goes with it
     place = tenant.keyring.known_content_place(organization)
     tenant.journal.flush()
     tenant.transact([owing(tenant, organization)])
@@ -280,16 +291,15 @@ def _erased(
         tenant.objects.delete_tenant(place)
     delete_cold_files(tenant)  # where they cannot be reached, the organization stays until it is erased again
     notes = erase_traces(tenant)  # before it is forgotten what was deleted, for those who follow the changes
-    owed = new_id()  # what is noted with the organization goes with it
-    if heir is not None:
-        heir.transact([owing(heir, owed)])
     done = tenant.transact([Delete(Organization, organization)])
     tenant.vectors.hint(done.seq)
     _forget(tenant)
+    heir = _noted_elsewhere(asking, organization, owed)  # once more: who has the note may have swept meanwhile
     unfinished = overwrite(tenant)
     notes += [note for note in unfinished if note not in notes]
     if heir is not None and not unfinished:
-        heir.transact([DeleteWhere(Erasure, (equal("id", owed),))])
+        with suppress(RecollectError):  # a note too many is found to be done by the next sweep
+            heir.transact([DeleteWhere(Erasure, (equal("id", owed),))])
     progress(total, total)
     log.warning("an organization was erased, with %d records", deleted + done.deleted)
     told = {"deleted": deleted + done.deleted, "key_destroyed": has_key, "notes": notes}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from functools import partial
 from typing import Any
 
 from pydantic import Field
@@ -147,9 +146,13 @@ def prune(tenant: Tenant, request: PruneRequest) -> PruneReply:
 
 def _pruned(tenant: Tenant, ids: Sequence[str]) -> Sequence[str]:
     """Those that are not on legal hold by now: one may have been placed since."""
-    ids = without_held(tenant, Memory, ids)
-    retry(partial(forget_all, tenant, ids, "pruned", "was pruned"), VersionConflict)  # others change or prune them, too
-    return ids
+
+    def attempt() -> Sequence[str]:
+        free = without_held(tenant, Memory, ids)
+        forget_all(tenant, free, "pruned", "was pruned")
+        return free
+
+    return retry(attempt, VersionConflict)  # others change or prune them, too
 
 
 _WORTH_FIELDS = ("id", "priority", "status", "importance", "access_count", "last_accessed", "occurred_at")

@@ -133,7 +133,15 @@ def test_where_the_vectors_are_in_one_table_as_on_a_cluster_it_is_vacuumed(store
     assert dead(store, table) == 0
 
 
-@pytest.mark.parametrize("option", ["autovacuum_enabled = off", "autovacuum_vacuum_threshold = 1000000"])
+@pytest.mark.parametrize(
+    "option",
+    [
+        "autovacuum_enabled = 'OFF'",
+        "autovacuum_vacuum_threshold = 1000000",
+        "autovacuum_vacuum_threshold = 50",
+        "autovacuum_vacuum_scale_factor = 0.5",
+    ],
+)
 def test_where_an_administrator_has_the_server_come_late_or_never_it_is_waited_for(
     store: PostgresStore, acme: Scope, monkeypatch: pytest.MonkeyPatch, option: str
 ) -> None:

@@ -19,7 +19,7 @@ from recollect.domain.memory import Memory
 from recollect.domain.record import now
 from recollect.ports.query import TextQuery
 from recollect.ports.records import Scope
-from recollect.ports.steps import Delete, Insert, Update
+from recollect.ports.steps import Delete, Insert, Put, Update
 from recollect.testing.conformance.makers import found, memory, search, stored
 from recollect.testing.statements import sqlite_statements
 
@@ -114,6 +114,18 @@ def test_a_change_of_whose_it_is_or_what_it_counts_for_is_indexed(store: SqliteS
     assert found_of(status=("verified",)) == []
     changed(other, "m1", is_deleted=False)
     assert found_of(status=("verified",)) == ["m1"]
+    assert store.verify() == []
+
+
+@pytest.mark.parametrize("column", ["text", "author", "namespaces"])
+def test_what_cannot_be_read_is_replaced_and_indexed(store: SqliteStore, path: Path, column: str) -> None:
+    known = store.get(ACME, Memory, "m1")
+    assert known is not None
+    connection = connect(path, writable=True)
+    connection.execute(f"UPDATE memory SET {column} = CAST(x'fffefa' AS TEXT) WHERE id = 'm1'")
+    connection.close()
+    store.transact(ACME, [Put(known.changed(author="Ann"), restoring=True)])
+    assert search(store, ACME, "ann") == ["m1"]
     assert store.verify() == []
 
 

@@ -22,7 +22,12 @@ _SETTING = "SHOW autovacuum"
 # Who waits for the lock of the server's own vacuum ends it, and what that has done is lost.
 _TABLES = f"""
 SELECT t.relid::regclass::text, pg_stat_get_dead_tuples(t.relid),
-  substring(o.told FROM 'autovacuum_vacuum_threshold=([0-9]+)')::bigint, o.told ~ 'autovacuum_enabled=(false|off|0|no)',
+  (SELECT option_value::bigint FROM pg_options_to_table(c.reloptions)
+    WHERE option_name = 'autovacuum_vacuum_threshold'),
+  (SELECT option_value::float8 FROM pg_options_to_table(c.reloptions)
+    WHERE option_name = 'autovacuum_vacuum_scale_factor'),
+  coalesce((SELECT option_value::boolean FROM pg_options_to_table(c.reloptions)
+    WHERE option_name = 'autovacuum_enabled'), TRUE),
   EXISTS (
     SELECT 1 FROM pg_locks l WHERE l.relation = t.relid AND l.mode = 'ShareUpdateExclusiveLock'
     AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())),
@@ -30,7 +35,6 @@ SELECT t.relid::regclass::text, pg_stat_get_dead_tuples(t.relid),
     SELECT 1 FROM pg_index i JOIN pg_class x ON x.oid = i.indexrelid JOIN pg_am a ON a.oid = x.relam
     WHERE i.indrelid = t.relid AND a.amname = 'hnsw')
 FROM pg_partition_tree('{VECTORS}') t JOIN pg_class c ON c.oid = t.relid
-CROSS JOIN LATERAL (SELECT coalesce(array_to_string(c.reloptions, ' '), '') AS told) o
 WHERE t.isleaf
 """
 
@@ -42,9 +46,10 @@ class _Table(NamedTuple):
     """Quoted."""
     dead: int
     threshold: int | None
-    """Of so many dead the server's vacuum comes, if somebody has told it."""
-    is_left_out: bool
-    """Whether somebody has told the server not to vacuum it."""
+    """Of so many dead the server's vacuum comes, and of such a part of all, if somebody has told it."""
+    scale: float | None
+    is_enabled: bool
+    """Unless somebody has told the server not to vacuum it."""
     is_locked: bool
     has_index: bool
     """Of the kind from which it takes long to take something out."""
@@ -76,7 +81,9 @@ def vacuum(connection: Connection, tables: Sequence[str]) -> list[str]:
 
 def _comes_soon(table: _Table) -> bool:
     """Whether the server's own vacuum does, or may be told to: what an administrator has set stays."""
-    return not table.is_left_out and (table.threshold is None or table.threshold <= MOST_DEAD)
+    if table.threshold is None and table.scale is None:
+        return table.is_enabled
+    return table.is_enabled and table.scale == 0 and (table.threshold or 0) <= MOST_DEAD
 
 
 def _is_vacuumed(connection: Connection, table: _Table) -> bool:

@@ -52,6 +52,7 @@ class LogGuard:
     def begin(self) -> None:
         """Before a transaction: whether it makes sense to write."""
         self._frames = 0
+        self.same_file()
         if self.damage is not None:
             raise self.damage
 

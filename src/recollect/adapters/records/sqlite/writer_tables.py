@@ -71,7 +71,9 @@ class WriterTables(RunTables):
     def begin(self) -> None:
         with translated_errors(self._path):
             self.rollback()
-            self._begin()
+            self.keeping.begin()
+            self._connection.execute("BEGIN IMMEDIATE")
+            self.keeping.same_file()  # else who waited for a new key to be set would write into the file of the old
             self._lost, self._remakes_tables = None, False
             self.seq, self._records, counted, self._epoch, marks, self._any_gone = self._connection.execute(
                 "SELECT (SELECT value FROM recollect_store WHERE key = 'seq'),"
@@ -84,15 +86,6 @@ class WriterTables(RunTables):
             self._begun_at = self.seq
             self._is_text_changed = counted != self.seq  # by a program that does not count: see term_holders.py
             self._marks = MarksToCome(marks, self.seq)
-
-    def _begin(self) -> None:
-        self.keeping.begin()
-        try:
-            self._connection.execute("BEGIN IMMEDIATE")
-        except apsw.Error:
-            self.keeping.same_file()  # which says more than what SQLite makes of another file
-            raise
-        self.keeping.same_file()  # else who waited for a new key to be set would write into the file of the old
 
     def attempt(self, work: Callable[[], T]) -> T:
         with translated_errors(self._path):
@@ -147,7 +140,9 @@ class WriterTables(RunTables):
 
     def _merge(self, pages: int) -> None:
         with translated_errors(self._path):
-            self._begin()
+            self.keeping.begin()
+            self._cursor.execute("BEGIN IMMEDIATE")
+            self.keeping.same_file()
             done = [self.merge_text(record.shape.table, pages) for record in self.indexed]
             self._cursor.execute("COMMIT")
             self.keeping.committed(self.seq)
@@ -283,7 +278,7 @@ class WriterTables(RunTables):
         """To index a memory again takes ten times as long, and whoever searches next reads all words out anew."""
         known = dict(zip(self.codec(record).written[KEY:], values, strict=True))
         names = _indexed_fields(record)
-        return self.run(_row_statement(record.shape.table, names), (row,)) == [tuple(map(known.__getitem__, names))]
+        return bool(self.run(_same_statement(record.shape.table, names), (row, *map(known.__getitem__, names))))
 
     def index_text(self, row: int, record: Record, *, fresh: bool) -> None:
         self.indexed.add(type(record))
@@ -321,5 +316,7 @@ def _indexed_fields(record: type[Record]) -> tuple[str, ...]:
 
 
 @cache
-def _row_statement(table: str, names: tuple[str, ...]) -> str:
-    return f"SELECT {', '.join(map(quoted, names))} FROM {quoted(table)} WHERE _row = ?"
+def _same_statement(table: str, names: tuple[str, ...]) -> str:
+    """Compared by SQLite: what stands there may be damaged, and what replaces it mends it."""
+    same = " AND ".join(f"{quoted(name)} IS ?" for name in names)
+    return f"SELECT 1 FROM {quoted(table)} WHERE _row = ? AND {same}"
