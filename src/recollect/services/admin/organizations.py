@@ -39,7 +39,7 @@ from recollect.services.requests import PageReply, Reply, Request
 from recollect.services.tenant import Tenant
 from recollect.services.transaction import as_of_version, commit, load, logged, made, rewritten
 
-BATCH = 500
+BATCH, MOST_HEIRS = 500, 10
 _LAST: tuple[type[Record], ...] = (Organization, Erasure, ColdArchive)
 """The notes of what is to be erased, and of files that are to be deleted, go after that has been done."""
 log = logging.getLogger("recollect.organizations")
@@ -259,11 +259,11 @@ def remove_organization(
 def _noted_elsewhere(tenant: Tenant, going: str, note: str) -> Tenant | None:
     """The organization that keeps in mind what is left to do when another is gone: whoever asked, if possible.
 
-    None if there is no other, or none that can be written to.
+    None if there is no other, or none of the first few can be written to: of thousands not all are tried.
     """
     living = [id for id in tenant.store.tenants() if id != going]
     living.sort(key=lambda id: id != tenant.scope.organization_id)
-    for id in living:
+    for id in living[:MOST_HEIRS]:
         heir = tenant if id == tenant.scope.organization_id else tenant.for_scope(Scope(id))
         try:
             heir.transact([owing(heir, note)])
