@@ -8,8 +8,9 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ import pytest
 import recollect
 from recollect.app import open_for_command
 from recollect.app.background import LONGEST_REST, Background
+from recollect.app.embedded_background import EmbeddedBackground
 from recollect.background_thread import BackgroundThread
 from recollect.domain.agents import Lease
 from recollect.domain.key_value import Item
@@ -27,8 +29,9 @@ from recollect.interfaces.serve import service_background
 from recollect.ports.query import Query
 from recollect.ports.records import Scope
 from recollect.ports.steps import Put
+from recollect.services.admin import expiry
 from recollect.services.background import LEASE, Schedule
-from recollect.settings import ServerSettings
+from recollect.settings import ServerSettings, Settings
 from recollect.testing.fakes import HashEmbedder
 
 SCOPE = Scope("default")
@@ -131,6 +134,34 @@ def test_while_somebody_waits_for_answers_it_rests_longer_than_it_works(
     assert mem.summary.tree().lines
     assert (len(rests) > 3) is is_busy
     assert all(0 < seconds <= LONGEST_REST for seconds in rests)
+
+
+@pytest.mark.parametrize("is_asked", [True, False])
+def test_in_a_program_that_opened_a_store_it_rests_while_that_asks(
+    mem: Any, is_asked: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A large import is sealed for a minute, in which a recall took four times as long."""
+    mem.remember_many([f"Number {number}." for number in range(250)])
+    rests = list[float]()
+    background = EmbeddedBackground(mem._core, Settings())
+    monkeypatch.setattr(background._thread.stopping, "wait", rests.append)
+    monkeypatch.setattr(mem._core.journal, "_ended_at", -1e9)
+    with mem._core.journal.attend(SCOPE, "search", "recall", {}) if is_asked else nullcontext():
+        background.once()
+    assert (len(rests) > 2) is is_asked
+    assert mem.audit.verify().entries >= 250
+    background.close()
+
+
+def test_while_it_sweeps_it_may_rest_or_stop_in_between(mem: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(expiry, "AT_ONCE", 2)
+    lefts = list[int]()
+    for _ in range(5):
+        expired(mem)
+    while left(mem) < 5:  # the last has a millisecond to go
+        time.sleep(0.001)
+    expiry.sweep(mem._core.for_scope(SCOPE), expiry.SweepRequest(), lambda: lefts.append(left(mem)))
+    assert lefts == [3, 1, 0]
 
 
 def test_told_to_stop_while_it_rests_it_does_nothing_more(mem: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -107,3 +107,40 @@ def test_what_could_not_be_written_is_tried_again(store: StoppedStore, monkeypat
     note(journal, 1)
     journal.close()
     assert written(store) == 4
+
+
+def test_who_writes_meanwhile_waits_for_some_of_the_notes_not_for_all(
+    store: StoppedStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(access_journal, "WRITTEN_AT_ONCE", 2)
+    journal, sizes = Journal(store, flush_seconds=3600), list[int]()
+    store.is_let_go.set()
+    note(journal, 3)
+    transact = store.transact
+
+    def fails_in_the_midst(scope: Scope, steps: Sequence[Step]) -> Committed:
+        sizes.append(len(steps))
+        return transact(scope, steps) if len(sizes) != 2 else 1 / 0  # type: ignore[return-value]
+
+    monkeypatch.setattr(store, "transact", fails_in_the_midst)
+    with pytest.raises(ZeroDivisionError):
+        journal.flush()
+    assert (sizes, written(store)) == ([2, 1], 2)
+    journal.flush()
+    assert (sizes, written(store)) == ([2, 1, 1], 3)
+
+
+def test_it_tells_whether_an_operation_runs_or_did_a_moment_ago(
+    store: StoppedStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal, moment = Journal(store, flush_seconds=3600), [0.0]
+    store.is_let_go.set()
+    monkeypatch.setattr("time.monotonic", lambda: moment[0])
+    assert not journal.is_attending()
+    with journal.attend(ACME, "read", "show", {}):
+        moment[0] = 1000.0
+        assert journal.is_attending()
+    assert journal.is_attending()
+    moment[0] += access_journal.BUSY_SECONDS
+    assert not journal.is_attending()
+    journal.close()

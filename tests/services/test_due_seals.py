@@ -10,6 +10,7 @@ import pytest
 import recollect
 from every_store import EVERY_STORE
 from recollect.domain.audit import AccessLog
+from recollect.errors import Closed
 from recollect.ports.query import IsNull, Query
 from recollect.ports.records import Scope
 from recollect.services import log_seals
@@ -58,6 +59,50 @@ def _seal_some(mem: Any, asked: list[Query[Any]]) -> None:
         asked.clear()
         due.seal(tenant)
         assert asked == []
+    verified = mem.audit.verify()
+    assert (verified.sound, verified.unsealed) == (True, 0)
+
+
+def test_it_may_rest_or_stop_between_two_seals_and_goes_on_where_it_stopped(
+    mem: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A million entries, as after a large import, take a minute: whoever asks meanwhile must not wait for all."""
+    monkeypatch.setattr(log_seals, "AT_ONCE", 2)
+    mem.remember_many([f"Number {number}." for number in range(7)])
+    tenant, due, unsealed = (
+        mem._core.for_scope(Scope(mem.organization)),
+        DueSeals(),
+        Query(AccessLog, (IsNull("seal"),)),
+    )
+    before, left = tenant.count(unsealed), list[int]()
+
+    def stop() -> None:
+        left.append(tenant.count(unsealed))
+        if len(left) == 2:
+            raise Closed("told to stop")
+
+    with pytest.raises(Closed):
+        due.seal(tenant, stop)
+    assert left == [before - 2, before - 4]
+    due.seal(tenant, lambda: left.append(tenant.count(unsealed)))
+    assert left[-1] == 0
+    verified = mem.audit.verify()
+    assert (verified.sound, verified.unsealed, verified.seals) == (True, 0, len(left))
+
+
+def test_another_process_that_seals_in_between_does_not_break_the_chain(
+    mem: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_seals, "AT_ONCE", 2)
+    mem.remember_many([f"Number {number}." for number in range(7)])
+    tenant = mem._core.for_scope(Scope(mem.organization))
+    others = [tenant]
+
+    def let_another_seal() -> None:
+        if others:
+            log_seals.seal_entries(others.pop())
+
+    log_seals.seal_entries(tenant, go_on=let_another_seal)
     verified = mem.audit.verify()
     assert (verified.sound, verified.unsealed) == (True, 0)
 

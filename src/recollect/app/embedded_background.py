@@ -29,7 +29,8 @@ class EmbeddedBackground:
         if self._work is None:
             from recollect.app.background import Background, embedded_schedule
 
-            self._work = Background(self._core, embedded_schedule(self._settings), thread=self._thread)
+            schedule = embedded_schedule(self._settings)
+            self._work = Background(self._core, schedule, thread=self._thread, is_busy=self._core.journal.is_attending)
         self._work.once()
 
     def close(self) -> None:

@@ -9,7 +9,9 @@ a change, since the audit entry of a change commits with the change.
 from __future__ import annotations
 
 import logging
+import math
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -29,11 +31,14 @@ FLUSH_SECONDS = 1.0
 FLUSH_NOTES = 256
 MOST_WAITING = 4 * FLUSH_NOTES
 MOST_KEPT = 16 * FLUSH_NOTES  # while they cannot be written
+WRITTEN_AT_ONCE = 32
+"""In one transaction, for which others who write wait: of 200 recalls, which touch what they have shown, 45 ms."""
+BUSY_SECONDS = 0.25  # after an operation: the next one of the same caller may be on its way
 Note = tuple[Scope, AccessLog, tuple[str, ...]]
 log = logging.getLogger("recollect.journal")
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _RunningOperation:
     """The operation that is running, and whether it has written its log entry yet."""
 
@@ -108,6 +113,12 @@ class Journal:
         self._lock = threading.Lock()
         self._writing = threading.Lock()
         self._timer: threading.Timer | None = None
+        self._attended: set[_RunningOperation] = set()
+        self._ended_at = -math.inf
+
+    def is_attending(self) -> bool:
+        """Whether an operation runs, or did a moment ago."""
+        return bool(self._attended) or time.monotonic() - self._ended_at < BUSY_SECONDS
 
     @contextmanager
     def attend(
@@ -130,12 +141,15 @@ class Journal:
         known = _RunningOperation(action, session=concerned["session"], agent=concerned["agent"])
         token = _under_way.set(known)
         try:
+            self._attended.add(known)
             yield
         except RecollectError as error:
             self.failed(scope, operation, action, request if refused is None else refused(), error.code)
             raise
         finally:
             _under_way.reset(token)
+            self._attended.discard(known)
+            self._ended_at = time.monotonic()
         if not known.is_logged and not failures_only:
             owners = {"session_id": known.session, "agent_id": known.agent}
             told = request if whole is None else whole()
@@ -190,7 +204,7 @@ class Journal:
             self._timer = None
 
     def flush(self) -> None:
-        """Write the notes, one transaction per tenant."""
+        """Write the notes of one tenant after the other, some at a time."""
         with self._writing:
             with self._lock:
                 notes, self._notes = self._notes, []
@@ -201,9 +215,10 @@ class Journal:
             for note in notes:
                 by_tenant.setdefault(note[0].organization_id, []).append(note)
             try:
-                for organization_id in list(by_tenant):
-                    self._write(Scope(organization_id), by_tenant[organization_id])
-                    del by_tenant[organization_id]
+                for organization_id, waiting in by_tenant.items():
+                    while waiting:
+                        self._write(Scope(organization_id), waiting[:WRITTEN_AT_ONCE])
+                        del waiting[:WRITTEN_AT_ONCE]
             finally:  # whatever went wrong, Ctrl-C too
                 unwritten = [note for notes in by_tenant.values() for note in notes]
                 with self._lock:

@@ -34,7 +34,7 @@ from recollect.services.log_seals import DueSeals
 from recollect.services.memories.indexing import make_owed
 from recollect.services.retention.application import ApplyRequest, apply_rules
 from recollect.services.retention.rules import rules_of
-from recollect.services.tenant import Core, Tenant
+from recollect.services.tenant import Core, GoOn, Tenant
 from recollect.services.trust.rechecks import check_oldest
 
 log = logging.getLogger("recollect.background")
@@ -44,8 +44,6 @@ OWED_PASSAGES = 256  # vectors made each time; the built-in model takes some sec
 EXPIRY_SECONDS = 3600.0
 RULE_GRACE = timedelta(hours=1)
 RETAINED_AT_ONCE = 1000  # memories and sessions of a rule
-GoOn = Callable[[], None]
-"""Raises if the work should stop; called between two transactions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +72,7 @@ class Task:
 def tasks_of(core: Core, schedule: Schedule) -> Iterator[Task]:
     """The work for each tenant, in this order."""
     seals = DueSeals()
-    yield Task("seal", 0, lambda tenant, go_on: seals.seal(tenant))
+    yield Task("seal", 0, lambda tenant, go_on: seals.seal(tenant, go_on))
     for embedder in core.embedders:
         waiting = Query(IndexTask, (equal("model", embedder.model),))
         yield Task(
@@ -85,7 +83,7 @@ def tasks_of(core: Core, schedule: Schedule) -> Iterator[Task]:
         )
     yield Task("erasure", RETRY_SECONDS, lambda tenant, go_on: finish(tenant), owed)
     yield Task("encryption", RETRY_SECONDS, encryption.reseal_in_background, encryption.is_incomplete)
-    yield Task("expiry", EXPIRY_SECONDS, lambda tenant, go_on: sweep(tenant, SweepRequest()))
+    yield Task("expiry", EXPIRY_SECONDS, lambda tenant, go_on: sweep(tenant, SweepRequest(), go_on))
     yield Task("retention", EXPIRY_SECONDS, _apply_retention, rules_of)
     items = key_value.SweepItemsRequest()
     yield Task("expiry of items", EXPIRY_SECONDS, lambda tenant, go_on: key_value.sweep(tenant, items))

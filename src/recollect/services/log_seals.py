@@ -7,6 +7,7 @@ only now and then: not every store can find those without reading the log.
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from recollect.domain.audit import AccessLog, Seal, entry_hash, seal_digest
@@ -14,9 +15,10 @@ from recollect.errors import DuplicateKey
 from recollect.ports.query import Filter, IsNull, OneOf, Order, Query
 from recollect.ports.steps import Insert, Step, Touch
 from recollect.services.change_feed import changes_after, last_change
-from recollect.services.tenant import Tenant
+from recollect.services.tenant import GoOn, Tenant
 
 BATCH = 1000
+AT_ONCE = 100  # in one seal: some milliseconds, for which others who write wait
 ALL_AFTER_SECONDS = 3600.0
 
 
@@ -35,45 +37,52 @@ class DueSeals:
     def __init__(self) -> None:
         self._looked: dict[str, tuple[int, float]] = {}
 
-    def seal(self, tenant: Tenant) -> None:
+    def seal(self, tenant: Tenant, go_on: GoOn = lambda: None) -> None:
         organization, moment = tenant.scope.organization_id, time.monotonic()
         tenant.journal.flush()
         seq, all_at = self._looked.get(organization, (0, -ALL_AFTER_SECONDS))
         if moment >= all_at + ALL_AFTER_SECONDS:
             seq = last_change(tenant)  # first: what is logged meanwhile is found the next time
-            seal_entries(tenant)
+            seal_entries(tenant, go_on=go_on)
             self._looked[organization] = seq, moment
             return
         for changes in changes_after(tenant, seq):
             new = tuple(one.id for one in changes if one.table == AccessLog.shape.table and not one.gone)
             if new:
-                seal_entries(tenant, (OneOf("id", new),))
+                seal_entries(tenant, (OneOf("id", new),), go_on)
             self._looked[organization] = changes[-1].seq, all_at
 
 
-def seal_entries(tenant: Tenant, among: tuple[Filter, ...] = ()) -> Sealed:
+def seal_entries(tenant: Tenant, among: tuple[Filter, ...] = (), go_on: GoOn = lambda: None) -> Sealed:
     tenant.journal.flush()
     entries = seals = 0
     while True:
         last = _last_seal(tenant)  # first: who read the entries before another sealed them would seal them again
-        order = (Order("id"),)
-        waiting = tenant.find(Query(AccessLog, (IsNull("seal"), *among), order, BATCH)).records
+        waiting = tenant.find(Query(AccessLog, (IsNull("seal"), *among), (Order("id"),), BATCH)).records
         if not waiting:
             return Sealed(entries, seals, last)
-        number, previous = (last.number + 1, last.digest) if last else (1, "")
-        made = Seal(
-            organization_id=tenant.scope.organization_id,
-            number=number,
-            previous=previous,
-            digest=seal_digest(number, previous, [entry_hash(one) for one in waiting]),
-            entries=len(waiting),
-        )
-        steps: list[Step] = [Insert(made), *(Touch(AccessLog, one.id, put={"seal": number}) for one in waiting)]
-        try:
-            tenant.transact(steps)
-        except DuplicateKey:
-            continue  # another process sealed concurrently
-        entries, seals = entries + len(waiting), seals + 1
+        for start in range(0, len(waiting), AT_ONCE):
+            some = waiting[start : start + AT_ONCE]
+            try:
+                last = _sealed(tenant, some, last)
+            except DuplicateKey:
+                break  # another process sealed concurrently
+            entries, seals = entries + len(some), seals + 1
+            go_on()
+
+
+def _sealed(tenant: Tenant, entries: Sequence[AccessLog], last: Seal | None) -> Seal:
+    number, previous = (last.number + 1, last.digest) if last else (1, "")
+    made = Seal(
+        organization_id=tenant.scope.organization_id,
+        number=number,
+        previous=previous,
+        digest=seal_digest(number, previous, [entry_hash(one) for one in entries]),
+        entries=len(entries),
+    )
+    steps: list[Step] = [Insert(made), *(Touch(AccessLog, one.id, put={"seal": number}) for one in entries)]
+    tenant.transact(steps)
+    return made
 
 
 def _last_seal(tenant: Tenant) -> Seal | None:

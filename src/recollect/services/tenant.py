@@ -39,6 +39,8 @@ if TYPE_CHECKING:  # named by the types alone: who needs one of these ports impo
     from recollect.ports.objects import ObjectStore
 
 R = TypeVar("R", bound=Record)
+GoOn = Callable[[], None]
+"""Called between two pieces of background work: may rest, and raises if the work should stop."""
 
 
 class SupportsClose(Protocol):

@@ -43,6 +43,7 @@ from recollect.interfaces.http.paths import PathRoute
 from recollect.interfaces.http.request_parsing import body_of, declared_bytes, fields_of
 from recollect.services.access import keys
 from recollect.services.access.authorize import Principal, authorize
+from recollect.services.access_journal import BUSY_SECONDS
 from recollect.services.requests import Reply
 from recollect.services.tenant import Core
 from recollect.settings import ServerSettings
@@ -51,7 +52,6 @@ PREFIX = "/v1"
 COOKIE = "recollect"
 CSRF = "x-recollect-csrf"
 SMALL_BODY = 1 << 16
-BUSY_SECONDS = 0.25  # after a request: the next one of the same client may be on its way
 ANY_HOST = frozenset({"health", "ready"})  # probes ask by whatever address they know
 UNTRACED = ANY_HOST | {"metrics"}  # asked every few seconds
 REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")

@@ -8,7 +8,7 @@ organization, or opens them, when their encryption is turned on or off.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
 from pydantic import Field
@@ -22,7 +22,7 @@ from recollect.ports.steps import Update
 from recollect.services.erasure import erase_traces, owing
 from recollect.services.memories.indexing import Progress
 from recollect.services.requests import Reply, Request
-from recollect.services.tenant import Core, Tenant
+from recollect.services.tenant import Core, GoOn, Tenant
 from recollect.services.transaction import commit, logged
 
 BATCH = 200
@@ -163,7 +163,7 @@ def is_incomplete(tenant: Tenant) -> bool:
     return isinstance(tenant.store, EncryptsFields) and not tenant.store.data_keys.is_complete(tenant.scope)
 
 
-def reseal_in_background(tenant: Tenant, go_on: Callable[[], None]) -> None:
+def reseal_in_background(tenant: Tenant, go_on: GoOn) -> None:
     reseal(tenant, ResealRequest(), lambda done, total: go_on())
 
 

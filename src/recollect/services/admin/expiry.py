@@ -34,7 +34,7 @@ from recollect.services.legal_holds import ActiveHolds, active_holds, held_ids
 from recollect.services.memories.derived import erasing_steps
 from recollect.services.parties import PARTIES
 from recollect.services.requests import Reply, Request
-from recollect.services.tenant import Tenant
+from recollect.services.tenant import GoOn, Tenant
 from recollect.services.transaction import commit, logged
 from recollect.services.workspaces.blobs import collect
 
@@ -57,7 +57,7 @@ class SweepReply(Reply):
     notes: list[str] = Field(default_factory=list)
 
 
-def sweep(tenant: Tenant, request: SweepRequest) -> SweepReply:
+def sweep(tenant: Tenant, request: SweepRequest, go_on: GoOn = lambda: None) -> SweepReply:
     """Delete for good every expired memory and agent state, what was removed and can no longer be restored, and file
     content that nothing uses any more.
 
@@ -79,6 +79,7 @@ def sweep(tenant: Tenant, request: SweepRequest) -> SweepReply:
             retry(partial(_bury, tenant, record), VersionConflict, RequirementFailed)
         except (OnLegalHold, InColdStorage) as kept:
             notes += [kept.message] if kept.message not in notes else []
+        go_on()
     if sources:
         delete_for_good(tenant, sources, logged(tenant, "delete", "sweep", None, sources=len(sources)))
     blobs, _ = collect(tenant)
@@ -87,7 +88,7 @@ def sweep(tenant: Tenant, request: SweepRequest) -> SweepReply:
     except (Unavailable, InvalidSettings) as failure:  # a storage that is away must not keep the rest from expiring
         objects, notes = 0, [f"stored files were not looked through: {failure.message}"]
     if memories or states:
-        memories, states = _delete_expired(tenant, expired, old_states, owing(tenant, "sweep"))
+        memories, states = _delete_expired(tenant, expired, old_states, owing(tenant, "sweep"), go_on)
     if memories or states or blobs or parties or alone or owed(tenant):
         notes += erase_traces(tenant)
     entries = keep_retention(tenant.unrestricted)
@@ -102,7 +103,9 @@ def sweep(tenant: Tenant, request: SweepRequest) -> SweepReply:
     )
 
 
-def _delete_expired(tenant: Tenant, memories: Query[Record], states: Query[Record], note: Step) -> tuple[int, int]:
+def _delete_expired(
+    tenant: Tenant, memories: Query[Record], states: Query[Record], note: Step, go_on: GoOn
+) -> tuple[int, int]:
     """Some at a time: all that expired while nobody swept, in one transaction, would keep everybody from writing.
 
     Of each part it is asked anew what may go: a hold may be placed, and an expiry lifted, while this runs.
@@ -120,6 +123,7 @@ def _delete_expired(tenant: Tenant, memories: Query[Record], states: Query[Recor
             entry = logged(tenant, "delete", "sweep", None, count=len(gone), states=len(old))
             commit(tenant, [*erasing_steps(tenant, gone), *ends, note, entry])
         deleted_memories, deleted_states = deleted_memories + len(gone), deleted_states + len(old)
+        go_on()
     return deleted_memories, deleted_states
 
 

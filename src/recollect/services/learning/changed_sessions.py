@@ -8,7 +8,7 @@ Proof: tests/services/learning/test_changed_sessions.py.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
@@ -25,7 +25,7 @@ from recollect.services.learning.rollup import (
     roll_changed,
     roll_sessions,
 )
-from recollect.services.tenant import Tenant
+from recollect.services.tenant import GoOn, Tenant
 
 ALL_AFTER = timedelta(days=1)
 MOST_CHANGES = 200_000
@@ -61,7 +61,7 @@ class DueSummaries:
             return True
         return not looked.at <= now() < looked.at + self._every
 
-    def write(self, tenant: Tenant, go_on: Callable[[], None]) -> RollUpReply:
+    def write(self, tenant: Tenant, go_on: GoOn) -> RollUpReply:
         organization, moment = tenant.scope.organization_id, now()
         run = RollUp(tenant, RollUpRequest(), lambda done, of: go_on(), moment)
         looked = self._looked.get(organization)

@@ -35,7 +35,7 @@ from recollect.services.memories.embedded_records import (
 from recollect.services.memories.embeddings import embedded, insert_steps
 from recollect.services.memories.message_vectors import MESSAGES_AT_ONCE, WITH_TEXT, messages_without_vector
 from recollect.services.requests import Reply, Request
-from recollect.services.tenant import Core, Tenant
+from recollect.services.tenant import Core, GoOn, Tenant
 
 BATCH = 256
 Progress = Callable[[int, int], None]
@@ -95,7 +95,7 @@ def _owed(embedder: Embedder, everything: bool) -> tuple[Query[Memory], Query[Me
     return memories_without_vector(embedder.model), messages_without_vector(embedder.model)
 
 
-def make_owed(tenant: Tenant, embedder: Embedder, passages: int, go_on: Callable[[], None] = lambda: None) -> int:
+def make_owed(tenant: Tenant, embedder: Embedder, passages: int, go_on: GoOn = lambda: None) -> int:
     """Make the vectors that were noted as owed, the oldest first, of about so many passages; how many records got
     theirs. One memory is done at least, and each is a transaction of its own; messages, tables and fields, which are
     mostly short, are done together.

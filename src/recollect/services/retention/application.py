@@ -6,7 +6,7 @@ not out of reach: when a rule that forgets or erases is due for one, its session
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -32,14 +32,13 @@ from recollect.services.memories.lifecycle import erase_all, forget_all
 from recollect.services.requests import Reply, Request
 from recollect.services.retention.clock import doubt, trust
 from recollect.services.retention.rules import Rule, RuleView, rule_view, rules_of
-from recollect.services.tenant import Tenant
+from recollect.services.tenant import GoOn, Tenant
 from recollect.services.transaction import commit, logged
 from recollect.services.trust.governance import moving_steps
 
 BATCH = 100
 EXAMPLES = 5
 COLD_AT_ONCE = 20
-GoOn = Callable[[], None]
 
 
 class RuleOutcome(RuleView):
