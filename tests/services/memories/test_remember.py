@@ -23,6 +23,7 @@ from recollect.errors import (
     UnknownKind,
     VersionConflict,
 )
+from recollect.testing.statements import sqlite_statements
 
 CONTENT: dict[str, Any] = {
     "plan": {"text": "ship it", "steps": ["build", "test"]},
@@ -319,6 +320,36 @@ def test_duplicates_of_one_call_are_merged_before_they_are_stored(each: Any) -> 
     assert (shown.version, shown.fields["scope"], shown.fields["metadata"]) == (1, "project", {"n": 1, "m": 1})
     assert (each.show(known).version, each.show(known).fields["priority"]) == (2, 6)
     assert each.show(known).fields["confidence"] == 0.9
+
+
+def test_an_import_that_is_repeated_asks_the_store_a_few_times(tmp_path: Path) -> None:
+    """However many are known already, and have tags, keys and vectors."""
+    counts = []
+    with sqlite_statements() as seen, recollect.open(tmp_path / "again.db", embedder="none", background=False) as mem:
+        for size in (20, 200):
+            said = {"tags": ["sea"], "cites": ["user:ann"], "vector": [0.6, 0.8], "vector_model": "own"}
+            ones: list[Any] = [
+                {"content": f"{size}: {n}", "idempotency_key": f"{size}-{n}", **said} for n in range(size)
+            ]
+            first = mem.remember_many(ones).receipts
+            mem.revise(first[3].id, priority=9)
+            seen.clear()
+            again = mem.remember_many(ones).receipts
+            counts.append(len(seen))
+            assert [one.id for one in again] == [one.id for one in first]
+            assert {(one.duplicate, one.tags, one.citations, one.vectors) for one in again} == {(True, 0, 0, 0)}
+    assert max(counts) <= 12
+
+
+def test_duplicates_of_one_call_bring_what_is_missing_once(each: Any) -> None:
+    known = each.remember("tea is hot", tags=["tea"]).id
+    vector: dict[str, Any] = {"vector": [0.6, 0.8], "vector_model": "own"}
+    said = {"content": "tea is hot", "tags": ["tea", "hot"], "cites": ["user:ann"], **vector}
+    receipts = each.remember_many([{"content": "tea is hot"}, said, said, {"content": "tea is hot"}]).receipts
+    assert {one.id for one in receipts} == {known}
+    assert [(one.tags, one.citations, one.vectors) for one in receipts] == [(0, 0, 0), (1, 1, 1), (0, 0, 0), (0, 0, 0)]
+    assert each.recall("tea", vector=[0.6, 0.8], vector_model="own", by="meaning")[0].id == known
+    assert each.verify().sound
 
 
 def test_a_repeated_call_with_its_key_changes_nothing(each: Any) -> None:

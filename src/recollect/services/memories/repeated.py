@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from recollect.domain.memory import (
@@ -17,7 +17,7 @@ from recollect.domain.provenance import Citation
 from recollect.errors import (
     Conflict,
 )
-from recollect.ports.query import OneOf, Order, Query, equal
+from recollect.ports.query import OneOf, Query, equal
 from recollect.ports.steps import Step
 from recollect.services.memories.attachment_limits import refuse_more
 from recollect.services.memories.draft import Draft, Hanging, RememberRequest, citation_mark
@@ -25,7 +25,6 @@ from recollect.services.memories.embedded_records import embedded_memory
 from recollect.services.memories.embeddings import PassageVector, embeddings
 from recollect.services.memories.revise import Receipt, change_steps, current
 from recollect.services.tenant import Tenant
-from recollect.services.transaction import citations_of
 
 
 def already_known(tenant: Tenant, drafts: Sequence[Draft]) -> dict[str, Memory | Draft]:
@@ -37,12 +36,14 @@ def already_known(tenant: Tenant, drafts: Sequence[Draft]) -> dict[str, Memory |
     }
     identities = tuple(d.memory.identity for d in drafts if d.request.is_merged())
     by_identity = {m.identity: m for m in _find(tenant, Query(Memory, (OneOf("identity", identities), *current())))}
+    began_as = _first_hashes(tenant, by_key.values())
     earlier: dict[str, Draft] = {}
     for draft in drafts:
         memory, key = draft.memory, draft.memory.idempotency_key
         found: Memory | Draft | None = None
         if key and key in by_key:
-            found = _same_request(tenant, draft, by_key[key])
+            found = by_key[key]
+            _refuse_another(draft, found, began_as[found.id])
         elif key and key in earlier:
             found = earlier[key]
         elif draft.request.is_merged():
@@ -60,15 +61,22 @@ def _find(tenant: Tenant, query: Query[Memory]) -> list[Memory]:
     return tenant.find(query).records if isinstance(asked, OneOf) and asked.values else []
 
 
-def _same_request(tenant: Tenant, draft: Draft, stored: Memory) -> Memory:
-    """The key's memory, if it began as what is asked for now; it may have been revised since."""
-    first = tenant.find(Query(Revision, (equal("memory_id", stored.id),), (Order("number"),), limit=1))
-    began_as = first.records[0].state["content_hash"] if first.records else stored.content_hash
+def _first_hashes(tenant: Tenant, memories: Collection[Memory]) -> dict[str, str]:
+    """The content hash that each of these had when it was stored; it may have been revised since."""
+    hashes = {memory.id: memory.content_hash for memory in memories}
+    revised = tuple(memory.id for memory in memories if memory.version > 1)
+    if revised:
+        first = Query(Revision, (OneOf("memory_id", revised), equal("number", 1)))
+        hashes |= {one.memory_id: one.state["content_hash"] for one in tenant.find(first).records}
+    return hashes
+
+
+def _refuse_another(draft: Draft, stored: Memory, began_as: str) -> None:
+    """A key is for one request: its memory must have begun as what is asked for now."""
     if began_as != draft.memory.content_hash:
         raise Conflict(
             "that idempotency key was used for another memory", remedy="use a new key for new content", id=stored.id
         )
-    return stored
 
 
 _WIDTH = {"task": 0, "project": 1, "global": 2}
@@ -137,9 +145,10 @@ def added_to_known(
     added: dict[str, tuple[Memory, list[Hanging | Embedding]]] = {}
     had: dict[str, set[str]] = {}
     held: dict[str, Counter[type[Hanging]]] = {}
+    hanging, models = _hanging(tenant, repeated), _models(tenant, repeated)
     for draft, known in repeated:
         memory = known.memory if isinstance(known, Draft) else known
-        stored = known.hangs_on_it() if isinstance(known, Draft) else _hanging(tenant, known.id)
+        stored = known.hangs_on_it() if isinstance(known, Draft) else hanging.get(known.id, [])
         marks = had.setdefault(memory.id, {_mark(record) for record in stored})
         new = [] if memory.is_deleted else [one for one in draft.hangs_on_it() if _mark(one) not in marks]
         counts = held.setdefault(memory.id, Counter(type(record) for record in stored))
@@ -147,19 +156,27 @@ def added_to_known(
             refuse_more(kind, counts[kind], more)
             counts[kind] += more
         marks.update(map(_mark, new))
-        vectors = [] if memory.is_deleted or not draft.given else _new_vectors(tenant, draft, known)
+        vectors = [] if memory.is_deleted or not draft.given else _new_vectors(draft, memory, models[memory.id])
+        models.get(memory.id, set()).update(draft.given)
         added[draft.memory.id] = memory, [*(_hung_on(record, memory.id) for record in new), *vectors]
     return added
 
 
-def _new_vectors(tenant: Tenant, draft: Draft, known: Memory | Draft) -> list[Embedding]:
+def _models(tenant: Tenant, repeated: Sequence[tuple[Draft, Memory | Draft]]) -> dict[str, set[str]]:
+    """Of which models what is known has a vector, of each that is given one again."""
+    given = [known for draft, known in repeated if draft.given]
+    own = {embedder.model for embedder in tenant.embedders}
+    models = {known.memory.id: {*known.given, *own} for known in given if isinstance(known, Draft)}
+    stored = tuple({known.id: None for known in given if isinstance(known, Memory)})
+    models |= {id: set() for id in stored}
+    if stored:
+        for id, model in tenant.select(Query(Embedding, (OneOf("memory_id", stored),)), ("memory_id", "model")):
+            models[id].add(model)
+    return models
+
+
+def _new_vectors(draft: Draft, memory: Memory, models: Collection[str]) -> list[Embedding]:
     """The vector that came with a duplicate, if what is known has none by that model."""
-    memory = known.memory if isinstance(known, Draft) else known
-    if isinstance(known, Draft):
-        models = {*known.given, *(embedder.model for embedder in tenant.embedders)}
-    else:
-        stored = tenant.select(Query(Embedding, (equal("memory_id", memory.id),)), ("model",))
-        models = {model for (model,) in stored}
     return [
         record
         for model, vector in draft.given.items()
@@ -168,15 +185,26 @@ def _new_vectors(tenant: Tenant, draft: Draft, known: Memory | Draft) -> list[Em
     ]
 
 
-def _hanging(tenant: Tenant, memory_id: str) -> list[Hanging]:
-    tags = tenant.find(Query(Tag, (equal("memory_id", memory_id),))).records
-    links = tenant.find(Query(Relationship, (equal("source_id", memory_id),))).records
-    return [*citations_of(tenant, memory_id), *tags, *links]
+def _hanging(tenant: Tenant, repeated: Sequence[tuple[Draft, Memory | Draft]]) -> dict[str, list[Hanging]]:
+    """What hangs on the stored memories, of each kind of which something is brought again: a statement a kind."""
+    hanging: dict[str, list[Hanging]] = {}
+    for record, field in _HANGS_BY.items():
+        brought = {
+            known.id: None
+            for draft, known in repeated
+            if isinstance(known, Memory) and any(type(one) is record for one in draft.hangs_on_it())
+        }
+        found = tenant.find(Query(record, (OneOf(field, tuple(brought)),))).records if brought else []
+        for one in found:
+            hanging.setdefault(getattr(one, field), []).append(one)
+    return hanging
+
+
+_HANGS_BY: dict[type[Hanging], str] = {Citation: "memory_id", Tag: "memory_id", Relationship: "source_id"}
 
 
 def _hung_on(record: Hanging, memory_id: str) -> Hanging:
-    field = "source_id" if isinstance(record, Relationship) else "memory_id"
-    hung: Hanging = record.changed(**{field: memory_id})
+    hung: Hanging = record.changed(**{_HANGS_BY[type(record)]: memory_id})
     return hung
 
 
