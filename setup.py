@@ -23,7 +23,11 @@ def readme_elsewhere() -> str:
     return RELATIVE_LINK.sub(rf"]({there}/\1)", (HERE / "README.md").read_text(encoding="utf-8"))
 
 
-KERNELS = ("recollect.adapters.vectors.embedded._scan", "recollect.domain.text.pool_words._words")
+KERNELS = (
+    "recollect.adapters.records.sqlite._log_writes",
+    "recollect.adapters.vectors.embedded._scan",
+    "recollect.domain.text.pool_words._words",
+)
 kernels = [
     Extension(
         name,

@@ -15,7 +15,11 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 SOURCES = HERE.parent / "src"
-KERNELS = ("recollect/adapters/vectors/embedded/_scan", "recollect/domain/text/pool_words/_words")
+KERNELS = (
+    "recollect/adapters/records/sqlite/_log_writes",
+    "recollect/adapters/vectors/embedded/_scan",
+    "recollect/domain/text/pool_words/_words",
+)
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ import workload
 import recollect
 
 SECTOR = 512
+PIECE = 4096
 MADE_BY_SYNC = apsw.SQLITE_OPEN_WAL | apsw.SQLITE_OPEN_MAIN_JOURNAL | apsw.SQLITE_OPEN_SUPER_JOURNAL
 GARBAGE = 0.02
 AROUND_A_SYNC = 8  # so many times likelier than at a write: where the promise is kept or broken
@@ -140,8 +141,9 @@ class DiskFile(apsw.VFSFile):
     def xWrite(self, data: bytes, offset: int) -> None:
         with self._disk.lock:
             super().xWrite(data, offset)
-            self._platter().since.append((offset, bytes(data)))
-            self._disk.happen()
+            for start in range(0, len(data), PIECE):  # the power may go in the midst of a large one
+                self._platter().since.append((offset + start, bytes(data[start : start + PIECE])))
+                self._disk.happen()
 
     def xTruncate(self, size: int) -> None:
         with self._disk.lock:

@@ -22,6 +22,7 @@ import apsw
 import apsw.sqlite_extra
 
 from recollect.adapters.records.common.file_errors import FileErrors, damaged
+from recollect.adapters.records.sqlite import log_writes
 from recollect.adapters.records.sqlite.page_encryption import ENCRYPTED_VFS, PageKey, is_encrypted
 from recollect.errors import (
     Closed,
@@ -57,6 +58,7 @@ def checksum_vfs() -> str | None:
         return None
     apart = _ExtensionVfs() if hasattr(os, "RTLD_LOCAL") else None
     loader = apsw.Connection(":memory:", vfs=apart.name if apart else None)
+    log_writes.lay_under(loader)
     apsw.sqlite_extra.load(loader, "cksumvfs")
     loader.close()
     return "cksmvfs"

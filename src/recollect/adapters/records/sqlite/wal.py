@@ -27,6 +27,10 @@ class LogHeader:
     def frame_size(self) -> int:
         return FRAME_HEADER + self.page_size
 
+    def place(self, frame: int) -> int:
+        """Where a frame begins."""
+        return LOG_HEADER + frame * self.frame_size
+
 
 def log_of(path: Path) -> Path:
     return path.with_name(path.name + "-wal")
@@ -80,7 +84,7 @@ def read_frames(log: int, header: LogHeader, first: int, upto: int, buffer: byte
     committed = read = 0
     while read < upto - first:
         wanted = min(upto - first - read, FRAMES_AT_ONCE)
-        size, offset = wanted * header.frame_size, LOG_HEADER + (first + read) * header.frame_size
+        size, offset = wanted * header.frame_size, header.place(first + read)
         raw = _read_into(log, buffer, size, offset) if buffer else read_at(log, size, offset)
         count = len(raw) // header.frame_size
         frames = np.frombuffer(raw, "<u4", count * header.frame_size // 4).reshape(count, header.frame_size // 4)

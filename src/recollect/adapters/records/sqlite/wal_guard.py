@@ -15,6 +15,7 @@ import apsw
 
 from recollect.adapters.records.sqlite.file_identity import WatchedFile, standing
 from recollect.adapters.records.sqlite.foreign_pages import changed_frames, seal_proven
+from recollect.adapters.records.sqlite.log_writes import Appended
 from recollect.adapters.records.sqlite.page_encryption import PageKey
 from recollect.adapters.records.sqlite.wal import open_log, read_header
 from recollect.adapters.records.sqlite.wal_notes import LogNote, LogNotes, store_mark
@@ -65,12 +66,12 @@ class LogGuard:
                 self._notes.disown()
             raise
 
-    def committed(self, seq: int) -> None:
+    def committed(self, seq: int, appended: Appended | None = None) -> None:
         """After a commit, before it is acknowledged. It is on disk already: trouble here is told, and fails nobody."""
         if not self._frames:
             return
         try:
-            self._notes.add(self._frames, seq, self._store, self._settle)
+            self._notes.add(self._frames, seq, self._store, self._settle, appended)
         except (OSError, apsw.Error) as error:
             log.warning("the log of '%s' could not be noted: %s", self._path.name, error)
 

@@ -23,7 +23,16 @@ from pathlib import Path
 from typing import Any
 
 from recollect.adapters.atomic_file import locked
-from recollect.adapters.records.sqlite.wal import FRAMES_AT_ONCE, log_of, open_log, read_at, read_frames, read_header
+from recollect.adapters.records.sqlite.log_writes import Appended
+from recollect.adapters.records.sqlite.wal import (
+    FRAMES_AT_ONCE,
+    LogHeader,
+    log_of,
+    open_log,
+    read_at,
+    read_frames,
+    read_header,
+)
 
 try:
     import fcntl
@@ -98,8 +107,17 @@ class LogNotes:
             raw = b""
         return np.frombuffer(raw, "<u4", len(raw) // ENTRY_BYTES * 3).reshape(-1, 3)
 
-    def add(self, frames: int, seq: int, store: bytes, settle: Callable[[LogNote], object]) -> None:
-        """Note the log's frames up to here. `settle` is called before the notes of an older log are given up."""
+    def add(
+        self,
+        frames: int,
+        seq: int,
+        store: bytes,
+        settle: Callable[[LogNote], object],
+        appended: Appended | None = None,
+    ) -> None:
+        """Note the log's frames up to here: those that were `appended`, if these are all that are not noted yet; else
+        they are read. `settle` is called before the notes of an older log are given up.
+        """
         self._log = open_log(self._path) if self._log is None else self._log
         header = read_header(self._log) if self._log is not None else None
         if self._log is None or header is None:
@@ -111,7 +129,7 @@ class LogNotes:
                 settle(noted)
                 noted = replace(noted, salts=header.salts, page_size=header.page_size, frames=0)
             if frames > noted.frames:
-                found = read_frames(self._log, header, noted.frames, frames, self.buffer)
+                found = self._frames(header, noted.frames, frames, appended)
                 if len(found) < frames - noted.frames:
                     return  # another process has begun the log anew since: it notes what it wrote
                 _write(handle, found.astype("<u4", copy=False).tobytes(), _HEADER.size + noted.frames * ENTRY_BYTES)
@@ -126,6 +144,15 @@ class LogNotes:
                 store,
             )
             _write(handle, _packed(now), 0)
+
+    def _frames(self, header: LogHeader, first: int, upto: int, appended: Appended | None) -> Any:
+        """Those of the log, as far as they are there."""
+        if appended is not None:
+            starts, salts, frames = appended
+            if salts == header.salts and starts == header.place(first) and len(frames) == upto - first:
+                return frames
+        assert self._log is not None, "its header was read"
+        return read_frames(self._log, header, first, upto, self.buffer)
 
     def note_loss(self, after: int, upto: int, store: bytes) -> None:
         """Keep in mind that these seqs are missing, and that they are taken."""

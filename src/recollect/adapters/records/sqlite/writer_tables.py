@@ -23,6 +23,7 @@ from recollect.adapters.records.sqlite import absences, fulltext
 from recollect.adapters.records.sqlite.connection import duplicate_key, translated_errors
 from recollect.adapters.records.sqlite.dialect import DIALECT
 from recollect.adapters.records.sqlite.insert_runs import RunTables, RunTransaction, has_run
+from recollect.adapters.records.sqlite.log_writes import CommitWrites
 from recollect.adapters.records.sqlite.maintenance import rebuild_text
 from recollect.adapters.records.sqlite.row_marks import MarksToCome
 from recollect.adapters.records.sqlite.wal_guard import LogGuard
@@ -58,6 +59,7 @@ class WriterTables(RunTables):
         super().__init__(connection, codec, compiler)
         self.keeping = keeping
         self._path = path
+        self._writes = CommitWrites()
         self._records = 0
         self._any_gone = True
         self._lost: BaseException | None = None  # why the transaction cannot be committed any more
@@ -123,9 +125,10 @@ class WriterTables(RunTables):
                 (self._records, self._epoch + self._is_text_changed, self._marks.at(self.seq), self.seq),
             )
             self.keeping.same_file()
-            self._cursor.execute("COMMIT")
+            with self._writes:
+                self._cursor.execute("COMMIT")
             self.keeping.same_file()
-            self.keeping.committed(self.seq)
+            self.keeping.committed(self.seq, self._writes.appended)
 
     def tidy(self) -> None:
         """Moves a long log, and merges what was added to text indexes; of what little there is, the one or the other.
@@ -144,8 +147,9 @@ class WriterTables(RunTables):
             self._cursor.execute("BEGIN IMMEDIATE")
             self.keeping.same_file()
             done = [self.merge_text(record.shape.table, pages) for record in self.indexed]
-            self._cursor.execute("COMMIT")
-            self.keeping.committed(self.seq)
+            with self._writes:
+                self._cursor.execute("COMMIT")
+            self.keeping.committed(self.seq, self._writes.appended)
         self._pages_owed = self._pages_owed - pages if any(done) else 0
         if not self._pages_owed:
             self.indexed = set()
