@@ -245,13 +245,7 @@ def _check_limit(limit: int | None) -> None:
 
 def checked_touch(step: Touch) -> dict[str, object]:
     """The validated values to put; a touch keeps off all that keys, references and the text index rest on."""
-    for name, amount in step.add.items():
-        wanted = column(step.record, name).type
-        if wanted not in ("integer", "real"):
-            raise InvalidInput(f"'{name}' of {step.record.__name__} is not a number")
-        if isinstance(amount, bool) or not isinstance(amount, _TYPES[wanted]):
-            raise InvalidInput(f"'{name}' of {step.record.__name__} is {wanted}, not {type(amount).__name__}")
-        _check_scalar(amount, name)
+    check_added(step)
     for name in (*step.add, *step.put):
         column(step.record, name)
         if name in _guarded(step.record):
@@ -260,6 +254,17 @@ def checked_touch(step: Touch) -> dict[str, object]:
         return {name: _field(step.record, name).validate_python(value) for name, value in step.put.items()}
     except (ValidationError, OverflowError) as error:
         raise InvalidInput(f"a {step.record.__name__} cannot hold that: {error}") from None
+
+
+def check_added(step: Touch) -> None:
+    """What is to be added are numbers that the fields take."""
+    for name, amount in step.add.items():
+        wanted = column(step.record, name).type
+        if wanted not in ("integer", "real"):
+            raise InvalidInput(f"'{name}' of {step.record.__name__} is not a number")
+        if isinstance(amount, bool) or not isinstance(amount, _TYPES[wanted]):
+            raise InvalidInput(f"'{name}' of {step.record.__name__} is {wanted}, not {type(amount).__name__}")
+        _check_scalar(amount, name)
 
 
 @cache

@@ -113,11 +113,8 @@ class SqlTables(Generic[Handle]):
 
     def touch(self, step: Touch, put: Mapping[str, object]) -> None:
         codec = self.codec(step.record)
-        sets = [f"{quoted(name)} = coalesce({quoted(name)}, 0) + ?" for name in step.add]
-        sets += [f"{quoted(name)} = ?" for name in put]
         values = [*step.add.values(), *(codec.stored(self.tenant, step.id, name, value) for name, value in put.items())]
-        statement = f"UPDATE {quoted(step.record.shape.table)} SET {', '.join(sets)} WHERE {_AT_KEY}"
-        self.run(statement, [*values, self.tenant, step.id])
+        self.run(touch_statement(step.record, tuple(step.add), tuple(put)), [*values, self.tenant, step.id])
 
     def present(self, record: type[Record], ids: Sequence[str]) -> list[tuple[Handle, str]]:
         found = self._where(record, f"{self.dialect.row}, {quoted('id')}", "id", ids)
@@ -176,6 +173,13 @@ def insert_statement(table: str, names: tuple[str, ...]) -> str:
 @cache
 def update_statement(table: str, names: tuple[str, ...], at_row: str) -> str:
     return f"UPDATE {quoted(table)} SET {', '.join(f'{quoted(name)} = ?' for name in names)} WHERE {at_row}"
+
+
+@cache
+def touch_statement(record: type[Record], add: tuple[str, ...], put: tuple[str, ...]) -> str:
+    sets = [f"{quoted(name)} = coalesce({quoted(name)}, 0) + ?" for name in add]
+    sets += [f"{quoted(name)} = ?" for name in put]
+    return f"UPDATE {quoted(record.shape.table)} SET {', '.join(sets)} WHERE {_AT_KEY}"
 
 
 @cache

@@ -22,10 +22,10 @@ from recollect.adapters.records.common.transaction import Transaction, reference
 from recollect.adapters.records.sqlite import absences, fulltext
 from recollect.adapters.records.sqlite.connection import duplicate_key, translated_errors
 from recollect.adapters.records.sqlite.dialect import DIALECT
-from recollect.adapters.records.sqlite.insert_runs import RunTables, RunTransaction, has_run
 from recollect.adapters.records.sqlite.log_writes import CommitWrites
 from recollect.adapters.records.sqlite.maintenance import rebuild_text
 from recollect.adapters.records.sqlite.row_marks import MarksToCome
+from recollect.adapters.records.sqlite.step_runs import RunTables, RunTransaction, has_run
 from recollect.adapters.records.sqlite.wal_guard import LogGuard
 from recollect.domain.memory import Embedding, Memory
 from recollect.domain.record import Record
@@ -262,6 +262,10 @@ class WriterTables(RunTables):
     def touch(self, step: Touch, put: Mapping[str, object]) -> None:
         self._marks.touched(step.record, (*step.add, *put))
         super().touch(step, put)
+
+    def touch_many(self, run: Sequence[Touch], put: Mapping[str, object]) -> None:
+        self._marks.touched(run[0].record, (*run[0].add, *put))
+        super().touch_many(run, put)
 
     def remove(self, record: type[Record], found: Sequence[tuple[int, str]]) -> None:
         if record is Embedding:

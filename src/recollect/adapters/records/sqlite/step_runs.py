@@ -1,30 +1,32 @@
-"""Inserts that follow one another, written table by table: one prepared statement for all rows of a table.
+"""Inserts that follow one another, written table by table, and touches of the same fields: one prepared statement each.
 
 A bulk of a thousand memories is a run of thousands of inserts. Taken one by one, each is some ten calls of Python and
 a statement of its own; together they are checked first and then handed to SQLite by `executemany`, each with the seq
-that it would have had. A run that fails cannot tell which step a step-by-step transaction would have named: the store
+that it would have had. So are the memories that recalls have shown, which are counted (32 recalls touch 300), and the
+log entries of a seal. A run that fails cannot tell which step a step-by-step transaction would have named: the store
 undoes it and takes the steps one by one (`writer_tables.py:WriterTables.apply`).
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any, cast
 
 import apsw
 
+from recollect.adapters.records.common.checks import check_added, checked_touch
 from recollect.adapters.records.common.codec import Codec
 from recollect.adapters.records.common.sql_compiler import Compiler
-from recollect.adapters.records.common.sql_tables import SqlTables, insert_statement
+from recollect.adapters.records.common.sql_tables import SqlTables, insert_statement, touch_statement
 from recollect.adapters.records.common.transaction import Transaction, references_from
 from recollect.adapters.records.sqlite import fulltext
 from recollect.adapters.records.sqlite.connection import duplicate_key
 from recollect.domain.record import Record
 from recollect.ports.query import Row
 from recollect.ports.records import Scope
-from recollect.ports.steps import Insert, Step
+from recollect.ports.steps import Insert, Step, Touch
 
 FEWEST = 8  # a single memory with its tags and vectors is a few inserts: to sort them by table gains nothing
 AT_ONCE = 20_000  # rows that are held as SQLite takes them, beside the records
@@ -69,22 +71,32 @@ class RunTables(SqlTables[int]):
             self._cursor.executemany(fulltext.index_statement(record_type, True), fresh)
             self.indexed.add(record_type)
 
+    def touch_many(self, run: Sequence[Touch], put: Mapping[str, object]) -> None:
+        """One after the other, as single ones are; `put` is the same in all of them."""
+        first = run[0]
+        codec, statement = self.codec(first.record), touch_statement(first.record, tuple(first.add), tuple(put))
+        values = [codec.bound(name, value) for name, value in put.items()]
+        self._cursor.executemany(statement, [(*one.add.values(), *values, self.tenant, one.id) for one in run])
+
 
 class RunTransaction(Transaction[int]):
-    """Takes runs of inserts together."""
+    """Takes runs of inserts together, and runs of touches."""
 
     def __init__(self, tables: RunTables, scope: Scope) -> None:
         super().__init__(tables, scope)
         self._many = tables
 
     def _apply_all(self, steps: Sequence[Step]) -> None:
-        for is_insert, run in groupby(steps, _is_insert):
-            some = list(run)
-            if not is_insert or len(some) < FEWEST:
-                super()._apply_all(some)
+        for kind, run in _runs(steps):
+            if kind is None or len(run) < FEWEST:
+                super()._apply_all(run)
                 continue
-            for start in range(0, len(some), AT_ONCE):
-                self._insert_all(cast(list[Insert], some[start : start + AT_ONCE]))
+            for start in range(0, len(run), AT_ONCE):
+                some = run[start : start + AT_ONCE]
+                if kind is Insert:
+                    self._insert_all(cast(list[Insert], some))
+                else:
+                    self._touch_all(cast(list[Touch], some))
 
     def _insert_all(self, run: Sequence[Insert]) -> None:
         records = [step.record for step in run]
@@ -98,6 +110,16 @@ class RunTransaction(Transaction[int]):
             self._grow(record_type, count)
         self._many.insert_many(records)
 
+    def _touch_all(self, run: Sequence[Touch]) -> None:
+        first = run[0]
+        put, codec = checked_touch(first), self._many.codec(first.record)
+        if any(map(codec.is_sealed, put)):  # for each record in another way
+            super()._apply_all(run)
+            return
+        for step in run[1:]:
+            check_added(step)
+        self._many.touch_many(run, put)
+
     def _check_unknown(self, record: Record, values: Mapping[str, Any], *, living: bool) -> None:
         """As `_check_references`; but most of a run refer to what is known by now, which is seen at once."""
         known = self._living if living else self._there
@@ -109,11 +131,32 @@ class RunTransaction(Transaction[int]):
 
 
 def has_run(steps: Sequence[Step]) -> bool:
-    """Whether there is a run of inserts to be taken together."""
-    return len(steps) >= FEWEST and any(
-        is_insert and len(list(run)) >= FEWEST for is_insert, run in groupby(steps, _is_insert)
-    )
+    """Whether there is a run of steps to be taken together."""
+    return len(steps) >= FEWEST and any(kind is not None and len(run) >= FEWEST for kind, run in _runs(steps))
 
 
-def _is_insert(step: Step) -> bool:
-    return isinstance(step, Insert)
+def _runs(steps: Sequence[Step]) -> Iterator[tuple[type[Step] | None, list[Step]]]:
+    """The steps by what can be taken together: inserts, touches of the same fields, and others one by one."""
+    for kind, run in groupby(steps, _Kinds()):
+        yield (None if kind is None else type(kind)), list(run)
+
+
+class _Kinds:
+    """The first step of each run, by which the others are compared; None for what is taken one by one."""
+
+    def __init__(self) -> None:
+        self._last: Step | None = None
+
+    def __call__(self, step: Step) -> Step | None:
+        last = self._last
+        if isinstance(step, Insert):
+            self._last = last if isinstance(last, Insert) else step
+        elif isinstance(step, Touch) and (step.add or step.put):
+            self._last = last if isinstance(last, Touch) and _is_alike(last, step) else step
+        else:
+            self._last = None
+        return self._last
+
+
+def _is_alike(one: Touch, other: Touch) -> bool:
+    return one.record is other.record and list(one.add) == list(other.add) and one.put == other.put

@@ -1,4 +1,4 @@
-"""Inserts that are written together leave what they leave one by one, and fail as they fail one by one."""
+"""Steps that are written together leave what they leave one by one, and fail as they fail one by one."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ import apsw
 import pytest
 
 from recollect.adapters.records.common.transaction import references_of, referred_to
-from recollect.adapters.records.sqlite import insert_runs
+from recollect.adapters.records.sqlite import step_runs
 from recollect.adapters.records.sqlite.connection import connect
 from recollect.adapters.records.sqlite.store import SqliteStore
-from recollect.domain.memory import Memory
+from recollect.domain.memory import Embedding, Memory
 from recollect.domain.record import Record
 from recollect.errors import DuplicateKey, InvalidInput, RecollectError, ReferenceMissing
+from recollect.ports.query import Query
 from recollect.ports.records import Scope
 from recollect.ports.steps import Delete, Insert, Step, Touch
 from recollect.testing.conformance.makers import NOON, agent, embedding, found, memory, search, session, tag, user
@@ -78,16 +79,75 @@ def test_a_run_leaves_the_same_rows_and_seqs(tmp_path: Path, monkeypatch: pytest
     back = steps([memory(ACME, f"m{number:02d}", "said again", **WHEN) for number in (1, 2, *range(40, 50))])
     mixed = [*steps(records()), Touch(Memory, "m03", {"access_count": 2})]
     together = written(tmp_path / "run.db", mixed, again, back)
-    monkeypatch.setattr(insert_runs, "FEWEST", ONE_BY_ONE)
+    monkeypatch.setattr(step_runs, "FEWEST", ONE_BY_ONE)
     assert written(tmp_path / "single.db", mixed, again, back) == together
     assert len(together["memory"]) == 40
     assert len(together["words"]) > 100
 
 
+def touches(count: int = 40) -> list[Step]:
+    """Of the same fields and of others, of one memory several times, of none that is there, and of a deleted one."""
+    read: dict[str, Any] = {"last_accessed": NOON}
+    some: list[Step] = [Touch(Memory, f"m{number % 30:02d}", {"access_count": number}, read) for number in range(count)]
+    some += [Touch(Memory, "nowhere", {"access_count": 1}, read), Touch(Memory, "m03", {"score": 0.5})]
+    some += [Touch(Memory, f"m{number:02d}", {"access_count": 1}, {"last_accessed": None}) for number in range(9)]
+    some += [Touch(Embedding, f"v{number:02d}", put={"tokens": b"y"}) for number in range(12)]
+    return [*some, Touch(Memory, "m04", {"access_count": 5}, read), Touch(Memory, "m05")]
+
+
+def test_a_run_of_touches_leaves_what_single_ones_leave(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    together = written(tmp_path / "run.db", steps(records()), touches())
+    untouched = written(tmp_path / "untouched.db", steps(records()))
+    monkeypatch.setattr(step_runs, "FEWEST", ONE_BY_ONE)
+    assert written(tmp_path / "single.db", steps(records()), touches()) == together
+    assert untouched["memory"] != together["memory"]
+    assert untouched["embedding"] != together["embedding"]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"add": {"access_count": "many"}}, {"add": {"identity": 1}}, {"put": {"text": "other"}}, {"put": {"nothing": 1}}],
+)
+def test_a_run_of_touches_is_refused_as_single_ones_are(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch, wrong: dict[str, Any]
+) -> None:
+    store.transact(ACME, steps(records()))
+    bad: list[Step] = [
+        *(Touch(Memory, f"m{n:02d}", {"access_count": 1}) for n in range(20)),
+        *(Touch(Memory, f"m{n:02d}", **wrong) for n in range(10)),
+    ]
+    together = refusal(store, bad)
+    assert together[0] is InvalidInput
+    monkeypatch.setattr(step_runs, "FEWEST", ONE_BY_ONE)
+    assert refusal(store, bad) == together
+    counts = store.select(ACME, Query(Memory), ("access_count",))
+    assert set(counts) == {(0,)}
+
+
+def test_one_of_a_run_of_touches_that_is_wrong_is_found(store: SqliteStore) -> None:
+    store.transact(ACME, steps(records()))
+    bad: list[Step] = [Touch(Memory, f"m{n:02d}", {"access_count": 1 if n < 15 else True}) for n in range(20)]
+    assert refusal(store, bad)[0] is InvalidInput
+
+
+def test_touched_vectors_are_read_anew(store: SqliteStore) -> None:
+    """Who keeps what was read is told, of a run as of a single touch."""
+    store.transact(ACME, steps(records()))
+    before = store.stored_vectors(ACME, "long_term/m", ["m00", "m02"])
+    store.transact(ACME, [Touch(Embedding, f"v{n:02d}", put={"tokens": b"new"}) for n in range(20) if n != 7])
+    after = store.stored_vectors(ACME, "long_term/m", ["m00", "m02"])
+    assert len(before) == len(after) == 2
+    assert before != after
+
+
 def test_long_runs_are_taken_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = written(tmp_path / "run.db", steps(records()))
-    monkeypatch.setattr(insert_runs, "AT_ONCE", 11)
+    monkeypatch.setattr(step_runs, "AT_ONCE", 11)
     assert written(tmp_path / "pieces.db", steps(records())) == whole
+    monkeypatch.undo()
+    touched = written(tmp_path / "touched.db", steps(records()), touches())
+    monkeypatch.setattr(step_runs, "AT_ONCE", 11)
+    assert written(tmp_path / "touched pieces.db", steps(records()), touches()) == touched
 
 
 def refusal(store: SqliteStore, some: list[Step]) -> tuple[type, str, object]:
@@ -117,7 +177,7 @@ def test_a_run_that_fails_says_what_a_single_step_says_and_leaves_nothing(
     assert together[0] is error
     assert store.tenants() == ["acme"]
     assert search(store, ACME, "number") == []
-    monkeypatch.setattr(insert_runs, "FEWEST", ONE_BY_ONE)
+    monkeypatch.setattr(step_runs, "FEWEST", ONE_BY_ONE)
     assert refusal(store, bad) == together
 
 
@@ -129,7 +189,7 @@ def test_after_a_run_that_failed_the_store_counts_on_as_if_it_had_not_been(
         refusal(opened, steps([*records(), memory(ACME, "m05", "another")]))
         opened.transact(ACME, steps(records()))
         assert list(opened.verify()) == []
-    monkeypatch.setattr(insert_runs, "FEWEST", ONE_BY_ONE)
+    monkeypatch.setattr(step_runs, "FEWEST", ONE_BY_ONE)
     assert held(tmp_path / "run.db") == written(tmp_path / "single.db", steps(records()))
 
 
