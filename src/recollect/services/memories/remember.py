@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic import Field, field_validator
 
-from recollect.domain.memory import Memory, Status
+from recollect.domain.memory import TRUSTED, Memory, Status
 from recollect.errors import (
     Conflict,
     DuplicateKey,
@@ -40,6 +40,7 @@ from recollect.services.times import read_zones
 from recollect.services.transaction import AuditEntries, commit, load, logged
 
 MOST_AT_ONCE = 10_000
+TRIES, TRIES_AMONG_OTHERS = 4, 16
 
 
 class RememberManyRequest(Request):
@@ -125,19 +126,33 @@ def remembering(tenant: Tenant, request: RememberRequest, cycle: str | None) -> 
     return _fresh_steps(tenant, [draft])[0], draft.memory.id
 
 
-def _remembered(tenant: Tenant, drafts: Sequence[Draft], done: Done, looks_left: int = 3) -> list[Receipt]:
+def _remembered(tenant: Tenant, drafts: Sequence[Draft], done: Done, tries: int = 1) -> list[Receipt]:
     # One memory is mostly new, and the write finds out if it is not; many may repeat each other.
-    looked = len(drafts) > 1 or looks_left < 3
+    looked = len(drafts) > 1 or tries > 1
     try:
         return _store(tenant, drafts, already_known(tenant, drafts) if looked else {}, done)
     except (RequirementFailed, DuplicateKey, VersionConflict, ReferenceMissing) as conflict:
-        if not looks_left or (looked and "id" in conflict.details.get("fields", [])):
+        if tries >= _tries_worth(conflict) or (looked and "id" in conflict.details.get("fields", [])):
             raise _explained(conflict) from None
     # Somebody stored, replaced or forgot the same between our look and our write: look again.
     for draft in drafts:
         if draft.superseded is not None:
             draft.superseded = load(tenant, Memory, draft.superseded.id)
-    return _remembered(tenant, drafts, done, looks_left - 1)
+    return _remembered(tenant, drafts, done, tries + 1)
+
+
+def _tries_worth(conflict: Conflict) -> int:
+    """Of many memories that others import too, somebody changes one between each look and the write. What is refused
+    for another reason is refused again: what it refers to is not there, or a key is taken that the caller cannot see.
+    """
+    return TRIES_AMONG_OTHERS if _is_of_others(conflict) else TRIES
+
+
+def _is_of_others(conflict: Conflict) -> bool:
+    """Whether others changed what this call repeats, or hung on it what this call brings, too."""
+    if isinstance(conflict, DuplicateKey):
+        return not {"id", "idempotency_key"} & set(conflict.details.get("fields", []))
+    return isinstance(conflict, VersionConflict)
 
 
 def _store(tenant: Tenant, drafts: Sequence[Draft], known: Mapping[str, Memory | Draft], done: Done) -> list[Receipt]:
@@ -149,12 +164,17 @@ def _store(tenant: Tenant, drafts: Sequence[Draft], known: Mapping[str, Memory |
         for draft in drafts
         if draft.memory.id not in known
     ]
-    steps, indexed = _fresh_steps(tenant, fresh, done)
+    _refuse_replaced_twice(fresh)
+    changed, steps = change_known(tenant, repeated, stands)
+    for draft in fresh:
+        if draft.superseded is not None:  # what this call repeats, too, is first changed and then replaced
+            draft.superseded = changed.get(draft.superseded.id, draft.superseded)
+    new, indexed = _fresh_steps(tenant, fresh, done)
     added = added_to_known(tenant, repeated)
+    steps += new
     for memory, records in added.values():
         if records:
             steps += [*(Insert(record) for record in records), logged(tenant, "update", "remember again", memory)]
-    steps += change_known(tenant, repeated, stands)
     seq = commit(tenant, steps) if steps else 0
     return [
         seen_again(*added[draft.memory.id], list(merged.get(draft.memory.id, ())), seq)
@@ -162,6 +182,21 @@ def _store(tenant: Tenant, drafts: Sequence[Draft], known: Mapping[str, Memory |
         else _receipt(draft, indexed[draft.memory.id], seq)
         for draft in drafts
     ]
+
+
+def _refuse_replaced_twice(drafts: Sequence[Draft]) -> None:
+    """A memory is replaced once. A trusted one is not yet: it waits for which of them is promoted."""
+    replaced: set[str] = set()
+    for old in (draft.superseded for draft in drafts):
+        if old is None or old.status in TRUSTED:
+            continue
+        if old.id in replaced:
+            raise Conflict(
+                "two memories of this call replace the same one",
+                remedy="let the later one replace the earlier one",
+                id=old.id,
+            )
+        replaced.add(old.id)
 
 
 def _fresh_steps(
@@ -227,4 +262,8 @@ def _receipt(draft: Draft, indexed: IndexingResult, seq: int) -> Receipt:
 def _explained(conflict: Conflict) -> Conflict:
     if isinstance(conflict, DuplicateKey) and "id" in conflict.details.get("fields", []):
         return DuplicateKey("there is a memory with that id already", remedy="revise it, or choose another id")
+    if _is_of_others(conflict):
+        return VersionConflict(
+            "others keep changing memories that this call repeats", remedy="try again, with fewer memories at once"
+        )
     return conflict

@@ -17,7 +17,7 @@ from recollect.domain.provenance import Citation
 from recollect.errors import (
     Conflict,
 )
-from recollect.ports.query import OneOf, Query, equal
+from recollect.ports.query import OneOf, Order, Query, equal
 from recollect.ports.steps import Step
 from recollect.services.memories.attachment_limits import refuse_more
 from recollect.services.memories.draft import Draft, Hanging, RememberRequest, citation_mark
@@ -37,22 +37,24 @@ def already_known(tenant: Tenant, drafts: Sequence[Draft]) -> dict[str, Memory |
     identities = tuple(d.memory.identity for d in drafts if d.request.is_merged())
     by_identity = {m.identity: m for m in _find(tenant, Query(Memory, (OneOf("identity", identities), *current())))}
     began_as = _first_hashes(tenant, by_key.values())
-    earlier: dict[str, Draft] = {}
+    earlier: dict[str, Memory | Draft] = {}  # what is stored for a key or an identity of this call
     for draft in drafts:
         memory, key = draft.memory, draft.memory.idempotency_key
         found: Memory | Draft | None = None
         if key and key in by_key:
             found = by_key[key]
-            _refuse_another(draft, found, began_as[found.id])
+            _refuse_another(draft, found.id, began_as[found.id])
         elif key and key in earlier:
             found = earlier[key]
+            first = found.memory if isinstance(found, Draft) else found
+            _refuse_another(draft, first.id, first.content_hash)
         elif draft.request.is_merged():
             found = by_identity.get(memory.identity) or earlier.get(memory.identity)
         if found is not None:
             repeated[memory.id] = found
         for mark in (key, memory.identity if draft.request.is_merged() else None):
             if mark:
-                earlier.setdefault(mark, draft)
+                earlier.setdefault(mark, draft if found is None else found)
     return repeated
 
 
@@ -62,20 +64,26 @@ def _find(tenant: Tenant, query: Query[Memory]) -> list[Memory]:
 
 
 def _first_hashes(tenant: Tenant, memories: Collection[Memory]) -> dict[str, str]:
-    """The content hash that each of these had when it was stored; it may have been revised since."""
+    """The content hash that each of these had when it was stored; it may have been revised since.
+
+    Most that were revised have a revision of their first state. What an erased person or run took out of a memory
+    leaves none, and those that came after it begin with a higher number.
+    """
     hashes = {memory.id: memory.content_hash for memory in memories}
-    revised = tuple(memory.id for memory in memories if memory.version > 1)
-    if revised:
-        first = Query(Revision, (OneOf("memory_id", revised), equal("number", 1)))
-        hashes |= {one.memory_id: one.state["content_hash"] for one in tenant.find(first).records}
+    revised = {memory.id for memory in memories if memory.version > 1}
+    for number in ([equal("number", 1)], []):
+        asked = (OneOf("memory_id", tuple(revised)), *number)
+        found = tenant.find(Query(Revision, asked, (Order("number", True),))).records if revised else []
+        hashes |= {one.memory_id: one.state["content_hash"] for one in found}
+        revised -= {one.memory_id for one in found}
     return hashes
 
 
-def _refuse_another(draft: Draft, stored: Memory, began_as: str) -> None:
+def _refuse_another(draft: Draft, id: str, began_as: str) -> None:
     """A key is for one request: its memory must have begun as what is asked for now."""
     if began_as != draft.memory.content_hash:
         raise Conflict(
-            "that idempotency key was used for another memory", remedy="use a new key for new content", id=stored.id
+            "that idempotency key was used for another memory", remedy="use a new key for new content", id=id
         )
 
 
@@ -126,16 +134,21 @@ _MERGED = (*sorted(_HIGHER), "scope", "metadata", "level", "source_agent")
 
 def change_known(
     tenant: Tenant, repeated: Sequence[tuple[Draft, Memory | Draft]], stands: Mapping[str, Memory]
-) -> list[Step]:
-    """Stored memories are changed once for all that repeat them in this call; their former state is kept."""
+) -> tuple[dict[str, Memory], list[Step]]:
+    """Stored memories are changed once for all that repeat them in this call, and their former state is kept; how those
+    that change stand after it.
+    """
     known = {one.id: one for _, one in repeated if isinstance(one, Memory) and one.id in stands}
     steps: list[Step] = []
+    changed: dict[str, Memory] = {}
     for memory in known.values():
         fields = {
             name: value for name in _MERGED if (value := getattr(stands[memory.id], name)) != getattr(memory, name)
         }
-        steps += change_steps(tenant, memory, "revised", "remembered again", **fields) if fields else []
-    return steps
+        if fields:
+            steps += change_steps(tenant, memory, "revised", "remembered again", **fields)
+            changed[memory.id] = memory.changed(**fields, version=memory.version + 1)
+    return changed, steps
 
 
 def added_to_known(
@@ -156,7 +169,7 @@ def added_to_known(
             refuse_more(kind, counts[kind], more)
             counts[kind] += more
         marks.update(map(_mark, new))
-        vectors = [] if memory.is_deleted or not draft.given else _new_vectors(draft, memory, models[memory.id])
+        vectors = _new_vectors(draft, memory, models[memory.id]) if draft.given and not memory.is_deleted else []
         models.get(memory.id, set()).update(draft.given)
         added[draft.memory.id] = memory, [*(_hung_on(record, memory.id) for record in new), *vectors]
     return added
@@ -176,7 +189,9 @@ def _models(tenant: Tenant, repeated: Sequence[tuple[Draft, Memory | Draft]]) ->
 
 
 def _new_vectors(draft: Draft, memory: Memory, models: Collection[str]) -> list[Embedding]:
-    """The vector that came with a duplicate, if what is known has none by that model."""
+    """The vector that came with a duplicate, if what is known has none by that model, and still the same text."""
+    if memory.content_hash != draft.memory.content_hash:  # known by its key, and revised since
+        return []
     return [
         record
         for model, vector in draft.given.items()

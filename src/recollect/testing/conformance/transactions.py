@@ -163,6 +163,20 @@ class TransactionRules:
         store.transact(acme, [Touch(Memory, "fact", {"score": 0.25}), Touch(Memory, "fact")])
         assert store.select(acme, Query(Memory), ("score",)) == [(0.25,)]
 
+    def test_touches_in_a_row_each_put_what_they_say(self, store: RecordStore, acme: Scope) -> None:
+        """Values that Python takes for equal are others in JSON."""
+        told = [{"v": value} for value in (*[1] * 8, True, [False], [0], "1")]
+        stored(store, acme, *(memory(acme, f"m{n:02d}", f"the {n}th") for n in range(len(told))))
+        store.transact(acme, [Touch(Memory, f"m{n:02d}", put={"metadata": one}) for n, one in enumerate(told)])
+        kept = [record.metadata["v"] for record in store.find(acme, Query(Memory)).records]
+        assert [(type(one), one) for one in kept] == [(type(one["v"]), one["v"]) for one in told]
+
+    def test_touches_in_a_row_add_numbers_of_each_kind_and_nothing(self, store: RecordStore, acme: Scope) -> None:
+        stored(store, acme, *(memory(acme, id, f"the {id}", importance=1.0) for id in ("a", "b", "c")))
+        store.transact(acme, [Touch(Memory, id) for id in ("a", "b", "c")])
+        store.transact(acme, [Touch(Memory, id, {"importance": by}) for id, by in (("a", 2), ("b", 2.5), ("c", 1))])
+        assert sorted(store.select(acme, Query(Memory), ("id", "importance"))) == [("a", 3.0), ("b", 3.5), ("c", 2.0)]
+
     @pytest.mark.parametrize(
         "step",
         [
@@ -179,6 +193,7 @@ class TransactionRules:
             Touch(Memory, "fact", {"level": 1}),
             Touch(Memory, "fact", {"access_count": 0.5}),
             Touch(Memory, "fact", {"colour": 1}),
+            Touch(Memory, "fact", {"score": 0.5}, {"score": 0.25}),
         ],
         ids=repr,
     )

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import cast
 
+from recollect.adapters.records.common.checks import touched_alike
 from recollect.adapters.records.common.dialect import Values
 from recollect.adapters.records.common.sql_compiler import quoted
 from recollect.adapters.records.common.sql_tables import SqlTables, insert_statement
@@ -258,8 +259,8 @@ def step_kind(step: Step) -> StepKind:
         first = step.where[0]
         if isinstance(first, Compare) and first.operator == "=" and first.key is None and first.value is not None:
             return StepKind(Absent, step.record, first.field, step.where[1:])
-    if isinstance(step, Touch):
-        return StepKind(Touch, step.record, " ".join(step.add), tuple(step.put.items()))
+    if isinstance(step, Touch) and (step.add or step.put):
+        return StepKind(Touch, rest=touched_alike(step))
     return StepKind(Insert) if isinstance(step, Insert) else StepKind(object)
 
 

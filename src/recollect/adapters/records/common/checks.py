@@ -7,7 +7,7 @@ so neither a misspelt field nor a hostile value ever reaches a driver.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache
 from typing import Annotated, Any, cast, get_args
@@ -248,12 +248,25 @@ def checked_touch(step: Touch) -> dict[str, object]:
     check_added(step)
     for name in (*step.add, *step.put):
         column(step.record, name)
+        if name in step.add and name in step.put:
+            raise InvalidInput(f"'{name}' of {step.record.__name__} is both added to and put", remedy="do one of them")
         if name in _guarded(step.record):
             raise InvalidInput(f"'{name}' of {step.record.__name__} cannot be touched", remedy="update the record")
     try:
         return {name: _field(step.record, name).validate_python(value) for name, value in step.put.items()}
     except (ValidationError, OverflowError) as error:
         raise InvalidInput(f"a {step.record.__name__} cannot hold that: {error}") from None
+
+
+def touched_alike(step: Touch) -> tuple[Hashable, ...]:
+    """What touches have in common that one statement can write: the fields, and the very values that are put. Those
+    that are merely equal may be others: 1 and True in JSON.
+    """
+    put = ((name, type(value), value if type(value) in _ALIKE else id(value)) for name, value in step.put.items())
+    return step.record, tuple(step.add), *put
+
+
+_ALIKE = frozenset({str, int, bool, bytes, datetime, type(None)})
 
 
 def check_added(step: Touch) -> None:

@@ -99,6 +99,7 @@ R = TypeVar("R", bound=Record)
 SEQS_AT_ONCE = 16
 ROWS_AT_ONCE = 64
 _ADDED = {"integer": "bigint", "real": "double precision"}
+_NUMBERS: dict[str, Callable[[int | float], int | float]] = {"integer": int, "real": float}
 _NEXT_SEQS = "SELECT nextval('recollect_seq') FROM generate_series(1, %s)"
 
 
@@ -490,7 +491,7 @@ class _Tables(DistantTables):
             "WHERE t.organization_id = %s AND t.id = v.id"
         )
         values = [codec.bound(name, value) for name, value in put.items()]
-        amounts = [[step.add[name] for step in run] for name in first.add]
+        amounts = [[_NUMBERS[codec.types[name]](step.add[name]) for step in run] for name in first.add]
         self._connection.execute(statement, [*values, [step.id for step in run], *amounts, self.tenant])
         return True
 

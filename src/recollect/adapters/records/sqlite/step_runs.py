@@ -10,13 +10,13 @@ undoes it and takes the steps one by one (`writer_tables.py:WriterTables.apply`)
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any, cast
 
 import apsw
 
-from recollect.adapters.records.common.checks import check_added, checked_touch
+from recollect.adapters.records.common.checks import check_added, checked_touch, touched_alike
 from recollect.adapters.records.common.codec import Codec
 from recollect.adapters.records.common.sql_compiler import Compiler
 from recollect.adapters.records.common.sql_tables import SqlTables, insert_statement, touch_statement
@@ -76,7 +76,10 @@ class RunTables(SqlTables[int]):
         first = run[0]
         codec, statement = self.codec(first.record), touch_statement(first.record, tuple(first.add), tuple(put))
         values = [codec.bound(name, value) for name, value in put.items()]
-        self._cursor.executemany(statement, [(*one.add.values(), *values, self.tenant, one.id) for one in run])
+        try:
+            self._cursor.executemany(statement, [(*one.add.values(), *values, self.tenant, one.id) for one in run])
+        except apsw.ConstraintError as error:
+            raise duplicate_key(error) from None
 
 
 class RunTransaction(Transaction[int]):
@@ -146,17 +149,15 @@ class _Kinds:
 
     def __init__(self) -> None:
         self._last: Step | None = None
+        self._alike: tuple[Hashable, ...] = ()
 
     def __call__(self, step: Step) -> Step | None:
-        last = self._last
         if isinstance(step, Insert):
-            self._last = last if isinstance(last, Insert) else step
+            self._last = self._last if isinstance(self._last, Insert) else step
         elif isinstance(step, Touch) and (step.add or step.put):
-            self._last = last if isinstance(last, Touch) and _is_alike(last, step) else step
+            alike = touched_alike(step)
+            self._last = self._last if isinstance(self._last, Touch) and alike == self._alike else step
+            self._alike = alike
         else:
             self._last = None
         return self._last
-
-
-def _is_alike(one: Touch, other: Touch) -> bool:
-    return one.record is other.record and list(one.add) == list(other.add) and one.put == other.put

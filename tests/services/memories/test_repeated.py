@@ -1,0 +1,118 @@
+"""The same said again within a call, after an erasure, beside others who say it, too; by key and by what it says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import recollect
+from recollect.domain.memory import Memory
+from recollect.errors import Conflict, VersionConflict
+
+TEA: dict[str, Any] = {"content": "tea is hot"}
+
+
+@pytest.mark.parametrize("is_stored", [False, True])
+def test_every_receipt_of_a_call_is_of_a_memory_that_is_there(each: Any, is_stored: bool) -> None:
+    """What repeats a repetition is another repetition of what is stored, whichever way each was recognised."""
+    stored = [each.remember(**TEA).id] if is_stored else []
+    one, two = {**TEA, "idempotency_key": "one"}, {**TEA, "idempotency_key": "two", "tags": ["tea"]}
+    more = {**two, "metadata": {"cups": 2}, "cites": ["user:ann"]}
+    receipts = each.remember_many([TEA, one, two, one, more]).receipts
+    (id,) = {receipt.id for receipt in receipts}
+    assert [id] == (stored or [receipts[0].id])
+    shown = each.show(id)
+    assert (shown.fields["metadata"], shown.tags, len(shown.citations)) == ({"cups": 2}, ["tea"], 1)
+
+
+def test_a_key_is_for_one_content_in_one_call_as_in_two(each: Any) -> None:
+    with pytest.raises(Conflict, match="used for another memory"):
+        each.remember_many([{**TEA, "idempotency_key": "k"}, {"content": "milk", "idempotency_key": "k"}])
+    assert each.stats().memories == 0
+
+
+def test_what_a_call_repeats_and_replaces_is_changed_and_then_replaced(each: Any) -> None:
+    old = each.remember(**TEA).id
+    new, again = each.remember_many(
+        [{"content": "tea was hot", "supersedes": old}, {**TEA, "metadata": {"cups": 2}}]
+    ).receipts
+    assert (again.id, again.merged) == (old, ["metadata"])
+    shown = each.show(old)
+    assert (shown.fields["metadata"], shown.version, "valid_to" in shown.fields) == ({"cups": 2}, 3, True)
+    assert [one.change for one in each.history(old)][:2] == ["revised", "superseded"]
+    each.forget(new.id)
+    assert "valid_to" not in each.show(old).fields
+
+
+def test_two_memories_of_a_call_cannot_replace_the_same_one(each: Any) -> None:
+    old = each.remember(**TEA).id
+    with pytest.raises(Conflict, match="replace the same one") as refused:
+        each.remember_many([{"content": "cold", "supersedes": old}, {"content": "iced", "supersedes": old}])
+    assert refused.value.details["id"] == old
+    assert "valid_to" not in each.show(old).fields
+
+
+def test_a_key_is_known_after_somebody_was_erased_who_is_named_in_its_memory(each: Any) -> None:
+    """That leaves no revision, and the next one has a higher number."""
+    each.user.add("Ann Lee", id="ann-lee")
+    ones: list[dict[str, Any]] = [{**TEA, "idempotency_key": "k", "metadata": {"met": "Ann Lee"}}, {"content": "milk"}]
+    first = each.remember_many(ones).receipts[0]
+    each.privacy.erase(user="ann-lee")
+    assert each.show(first.id).version == 2
+    for content in ("tea is cold", "tea is gone"):
+        each.revise(first.id, content=content)
+    assert [one.duplicate for one in each.remember_many(ones).receipts] == [True, True]
+    assert each.remember(**ones[0]).id == first.id
+    with pytest.raises(Conflict, match="used for another memory"):
+        each.remember("tea is gone", idempotency_key="k")
+
+
+def test_a_vector_of_the_old_text_is_not_brought_to_the_new_one(each: Any) -> None:
+    said: dict[str, Any] = {**TEA, "idempotency_key": "k", "vector": [1.0, 0.0], "vector_model": "own"}
+    id = each.remember(**said).id
+    each.revise(id, content="stock prices fell")
+    assert each.remember(**said).vectors == 0
+    assert not each.recall("tea", vector=[1.0, 0.0], vector_model="own", by="meaning").hits
+
+
+def _interfered(mem: Any, monkeypatch: pytest.MonkeyPatch, times: int, change: Any) -> None:
+    """Somebody else is quicker so many times, each time when memories are about to be written."""
+    store, original = mem._core.store, mem._core.store.transact
+    left = [times]
+
+    def transact(scope: Any, steps: Any, *rest: Any) -> Any:
+        if left[0] and any(isinstance(getattr(step, "record", None), Memory) for step in steps):
+            left[0] -= 1
+            monkeypatch.setattr(store, "transact", original)
+            change(left[0])
+            monkeypatch.setattr(store, "transact", transact)
+        return original(scope, steps, *rest)
+
+    monkeypatch.setattr(store, "transact", transact)
+
+
+def test_a_large_call_is_stored_though_others_change_what_it_repeats(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with recollect.open(tmp_path / "s.db", embedder="none", background=False) as mem:
+        known = mem.remember(**TEA).id
+        ones: list[Any] = [{**TEA, "metadata": {"cups": 2}}, {"content": "milk"}]
+        _interfered(mem, monkeypatch, 10, lambda left: mem.revise(known, importance=left + 1.0))
+        receipts = mem.remember_many(ones).receipts
+        assert (receipts[0].id, mem.show(known).fields["metadata"]) == (known, {"cups": 2})
+        _interfered(mem, monkeypatch, 1000, lambda left: mem.revise(known, importance=left + 2.0))
+        with pytest.raises(VersionConflict, match="others keep changing") as refused:
+            mem.remember_many([{**TEA, "metadata": {"cups": 3}}, {"content": "juice"}])
+        assert "try again" in refused.value.remedy
+        assert mem.stats().memories == 2
+
+
+def test_a_tag_that_others_bring_too_is_no_conflict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with recollect.open(tmp_path / "s.db", embedder="none", background=False) as mem:
+        known = mem.remember(**TEA).id
+        tags = [f"t{n}" for n in range(10)]
+        _interfered(mem, monkeypatch, 10, lambda left: mem.remember(**TEA, tags=[tags[left]]))
+        mem.remember_many([{**TEA, "tags": tags}, {"content": "milk"}])
+        assert mem.show(known).tags == tags
