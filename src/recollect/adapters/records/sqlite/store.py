@@ -48,7 +48,6 @@ from recollect.adapters.records.sqlite.connection import (
 )
 from recollect.adapters.records.sqlite.dialect import DIALECT
 from recollect.adapters.records.sqlite.foreign_pages import file_pieces, seal_by_content, seal_proven
-from recollect.adapters.records.sqlite.fulltext_check import check_text
 from recollect.adapters.records.sqlite.key_change import wait_for_change
 from recollect.adapters.records.sqlite.known_queries import is_known_place, known_query
 from recollect.adapters.records.sqlite.known_rows import KnownRows
@@ -289,6 +288,8 @@ class SqliteStore(SqlReads):
             copy.close()
 
     def verify(self) -> list[Problem]:
+        from recollect.adapters.records.sqlite.fulltext_check import check_text
+
         with translated_errors(self.path):
             self._place.check()
             seal_proven(self.path, self._notes)
