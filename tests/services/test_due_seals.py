@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,11 @@ import pytest
 import recollect
 from every_store import EVERY_STORE
 from recollect.domain.audit import AccessLog
+from recollect.domain.record import now
 from recollect.errors import Closed
 from recollect.ports.query import IsNull, Query
 from recollect.ports.records import Scope
+from recollect.ports.steps import Insert
 from recollect.services import log_seals
 from recollect.services.change_feed import last_change
 from recollect.services.log_seals import DueSeals
@@ -116,3 +119,17 @@ def test_now_and_then_all_of_the_log_is_looked_through(
     asked.clear()
     due.seal(tenant)
     assert [len(query.where) for query in asked] == [1]
+
+
+def test_entries_that_retention_deletes_while_it_rests_are_not_sealed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_seals, "AT_ONCE", 2)
+    with recollect.open(tmp_path / "x.db", embedder="none", background=False, access_log_days=30) as mem:
+        tenant, old = mem._core.for_scope(Scope(mem.organization)), now() - timedelta(days=100)
+        told: dict[str, Any] = {"organization_id": mem.organization, "operation": "read", "action": "recall"}
+        tenant.transact([Insert(AccessLog(**told, timestamp=old)) for _ in range(7)])
+        swept: list[int] = []
+        DueSeals().seal(tenant, lambda: None if swept else swept.append(mem.sweep().log_entries))
+        assert swept == [7]
+        assert mem.audit.verify().sound

@@ -17,7 +17,6 @@ from recollect.ports.steps import Insert, Step, Touch
 from recollect.services.change_feed import changes_after, last_change
 from recollect.services.tenant import GoOn, Tenant
 
-BATCH = 1000
 AT_ONCE = 100  # in one seal: some milliseconds, for which others who write wait
 ALL_AFTER_SECONDS = 3600.0
 
@@ -58,20 +57,19 @@ def seal_entries(tenant: Tenant, among: tuple[Filter, ...] = (), go_on: GoOn = l
     entries = seals = 0
     while True:
         last = _last_seal(tenant)  # first: who read the entries before another sealed them would seal them again
-        waiting = tenant.find(Query(AccessLog, (IsNull("seal"), *among), (Order("id"),), BATCH)).records
-        if not waiting:
+        # Those of one seal: while this rests between two, retention may delete entries that have none yet.
+        some = tenant.find(Query(AccessLog, (IsNull("seal"), *among), (Order("id"),), AT_ONCE)).records
+        if not some:
             return Sealed(entries, seals, last)
-        for start in range(0, len(waiting), AT_ONCE):
-            some = waiting[start : start + AT_ONCE]
-            try:
-                last = _sealed(tenant, some, last)
-            except DuplicateKey:
-                break  # another process sealed concurrently
-            entries, seals = entries + len(some), seals + 1
-            go_on()
+        try:
+            _seal(tenant, some, last)
+        except DuplicateKey:
+            continue  # another process sealed concurrently
+        entries, seals = entries + len(some), seals + 1
+        go_on()
 
 
-def _sealed(tenant: Tenant, entries: Sequence[AccessLog], last: Seal | None) -> Seal:
+def _seal(tenant: Tenant, entries: Sequence[AccessLog], last: Seal | None) -> None:
     number, previous = (last.number + 1, last.digest) if last else (1, "")
     made = Seal(
         organization_id=tenant.scope.organization_id,
@@ -82,7 +80,6 @@ def _sealed(tenant: Tenant, entries: Sequence[AccessLog], last: Seal | None) -> 
     )
     steps: list[Step] = [Insert(made), *(Touch(AccessLog, one.id, put={"seal": number}) for one in entries)]
     tenant.transact(steps)
-    return made
 
 
 def _last_seal(tenant: Tenant) -> Seal | None:

@@ -10,6 +10,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,8 @@ import recollect
 from recollect.domain.sources import Field, Source, SourceVersion, StoredObject, Table
 from recollect.errors import DamagedData, InvalidInput, NotFound, TooLarge
 from recollect.ports.query import Query
+from recollect.services.admin.expiry import SweepRequest, sweep
+from recollect.services.data.sources import delete_for_good
 from services.data.conftest import write_sales
 
 
@@ -244,6 +247,43 @@ def test_a_removed_source_is_deleted_for_good_when_it_can_no_longer_be_restored(
         assert mem.sweep().removed == 1
         assert set(_counts(mem).values()) == {0}
         assert not _objects(mem)
+
+
+def _swept_while(mem: Any, happens: Callable[[], object]) -> None:
+    def rest() -> None:
+        happens()
+
+    sweep(mem._tenant, SweepRequest(), rest)
+
+
+@pytest.mark.parametrize("happens", ["restored while it rests", "restored as it deletes", "held while it rests"])
+def test_a_source_that_is_wanted_again_while_others_are_swept_stays(
+    sales: Path, tmp_path: Path, happens: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with recollect.open(tmp_path / "sweep.db", embedder="hash", background=False, restore_days=0) as mem:
+        mem.project.add("Shop", id="shop")
+        mem.user.add("Ann", id="ann")
+        id = mem.source.add(sales, project="shop").id
+        mem.source.remove(id)
+        mem.user.remove("ann")
+        if happens == "held while it rests":
+            _swept_while(mem, lambda: mem.hold.place(project="shop", reason="a case"))
+        elif happens == "restored while it rests":
+            _swept_while(mem, lambda: mem.source.restore(id))
+        else:
+            deleted, once = delete_for_good, [True]
+
+            def late(*given: Any, **more: Any) -> None:
+                if once:
+                    once.pop()
+                    mem.source.restore(id)
+                deleted(*given, **more)
+
+            monkeypatch.setattr("recollect.services.admin.expiry.delete_for_good", late)
+            assert mem.sweep().removed == 1
+        kept = mem._tenant.get(Source, id, deleted=True)
+        assert kept is not None
+        assert kept.is_deleted == (happens == "held while it rests")
 
 
 def test_deleting_a_source_for_good_deletes_the_rows_that_queries_kept_of_it(stored: Any, sales: Path) -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import recollect
-from recollect.domain.memory import Memory
-from recollect.errors import Conflict, VersionConflict
+from recollect.adapters.models.hash import HashEmbedder
+from recollect.domain.memory import Memory, Relationship
+from recollect.errors import Conflict, DuplicateKey, VersionConflict
+from recollect.ports.query import Query
 
 TEA: dict[str, Any] = {"content": "tea is hot"}
 
@@ -116,3 +119,115 @@ def test_a_tag_that_others_bring_too_is_no_conflict(tmp_path: Path, monkeypatch:
         _interfered(mem, monkeypatch, 10, lambda left: mem.remember(**TEA, tags=[tags[left]]))
         mem.remember_many([{**TEA, "tags": tags}, {"content": "milk"}])
         assert mem.show(known).tags == tags
+
+
+def test_every_memory_of_a_call_is_stored_though_two_of_them_have_one_id(each: Any) -> None:
+    """What repeats a memory is that memory, whatever id it was to have."""
+    known = each.remember(**TEA).id
+    milk, tea = each.remember_many([{"content": "milk", "id": "a"}, {**TEA, "id": "a"}]).receipts
+    assert (milk.id, milk.duplicate, tea.id, tea.duplicate) == ("a", False, known, True)
+    ones = [{"content": "salt", "id": "b"}, {"content": "sugar"}, {"content": "sugar", "id": "b"}, {"content": "salt"}]
+    salt, sugar, again, more = each.remember_many(ones).receipts
+    assert (salt.id, again.id, more.id) == ("b", sugar.id, "b")
+    assert each.stats().memories == 4
+    with pytest.raises(DuplicateKey):
+        each.remember_many([{"content": "oil", "id": "c"}, {"content": "vinegar", "id": "c"}])
+    assert each.stats().memories == 4
+
+
+def test_a_kept_duplicate_is_repeated_within_a_call_as_after_it(each: Any) -> None:
+    first, again = each.remember_many([{**TEA, "on_duplicate": "keep"}, TEA]).receipts
+    assert (again.id, again.duplicate) == (first.id, True)
+
+
+def test_links_lead_to_what_a_memory_of_the_call_turned_out_to_be(each: Any) -> None:
+    known = each.remember(**TEA).id
+    tea, wait, self = each.remember_many(
+        [
+            {**TEA, "id": "a"},
+            {"content": "so wait", "derived_from": ["a", known]},
+            {**TEA, "relates": {known: "see", "a": "see"}},
+        ]
+    ).receipts
+    assert (tea.id, wait.links, self.links) == (known, 1, 0)
+    links = each._tenant.find(Query(Relationship)).records
+    assert [(one.source_id, one.target_id) for one in links] == [(wait.id, known)]
+
+
+def test_a_receipt_names_the_version_that_is_stored(each: Any) -> None:
+    """It may be the base of the next change."""
+    first, again = each.remember_many([TEA, {**TEA, "metadata": {"cups": 2}}]).receipts
+    assert (first.version, again.version, again.merged) == (1, 1, ["metadata"])
+    one, two = each.remember_many([{**TEA, "metadata": {"cups": 3}}, TEA]).receipts
+    assert (one.version, two.version, one.merged, two.merged) == (2, 2, ["metadata"], [])
+    each.revise(two.id, importance=2.0, version=two.version)
+    _, replaced = each.remember_many(
+        [{"content": "tea was hot", "supersedes": first.id}, {**TEA, "importance": 3.0}]
+    ).receipts
+    assert (replaced.version, replaced.merged, each.show(first.id).version) == (5, ["importance"], 5)
+
+
+def test_what_a_call_changes_and_puts_back_is_not_said_to_be_changed(each: Any) -> None:
+    known = each.remember(**TEA, metadata={"cups": 1}).id
+    receipts = each.remember_many([{**TEA, "metadata": {"cups": cups}} for cups in (2, 1)]).receipts
+    assert [(one.id, one.version, one.merged, one.seq) for one in receipts] == [(known, 1, [], 0)] * 2
+    assert each.show(known).version == 1
+
+
+def test_the_past_does_not_know_what_a_call_said_of_a_memory_that_it_replaced(each: Any) -> None:
+    old = each.remember(**TEA).id
+    before = datetime.now(UTC)
+    each.remember_many([{"content": "tea was hot", "supersedes": old}, {**TEA, "metadata": {"later": True}}])
+    (hit,) = each.recall("tea", as_of=before).hits
+    assert (hit.id, hit.metadata) == (old, {})
+    later, first = each.history(old)[:2]
+    assert first.held_to <= later.held_from or later.held_to <= first.held_from
+
+
+def test_each_vector_that_is_given_is_kept_where_its_text_is(each: Any) -> None:
+    said: dict[str, Any] = {**TEA, "idempotency_key": "k"}
+    id = each.remember(**said).id
+    each.revise(id, content="stock prices fell")
+    old = {**said, "vector": [1.0, 0.0], "vector_model": "own"}
+    new = {"content": "stock prices fell", "vector": [0.0, 1.0], "vector_model": "own"}
+    assert [(one.id, one.vectors) for one in each.remember_many([old, new]).receipts] == [(id, 0), (id, 1)]
+    assert each.recall("stock", vector=[0.0, 1.0], vector_model="own", by="meaning").hits[0].id == id
+
+
+@pytest.mark.parametrize("more", [[], [{"content": "milk"}]])
+def test_a_request_that_replaced_something_may_be_sent_again(each: Any, more: list[Any]) -> None:
+    old = each.remember(**TEA).id
+    request = {"content": "tea is cold", "supersedes": old, "idempotency_key": "k"}
+    sent = [each.remember_many([request, *more]).receipts[0] if more else each.remember(**request) for _ in range(2)]
+    assert (sent[0].id, sent[0].duplicate, sent[1].duplicate) == (sent[1].id, False, True)
+    with pytest.raises(Conflict, match="already replaced"):
+        each.remember("tea is iced", supersedes=old)
+
+
+def test_a_memory_that_somebody_replaces_meanwhile_is_not_replaced_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with recollect.open(tmp_path / "s.db", embedder="none", background=False) as mem:
+        old = mem.remember(**TEA).id
+        _interfered(mem, monkeypatch, 1, lambda left: mem.remember("tea is cold", supersedes=old))
+        with pytest.raises(Conflict, match="already replaced"):
+            mem.remember("tea is iced", supersedes=old)
+        assert [one.change for one in mem.history(old)].count("superseded") == 1
+
+
+def test_vectors_are_made_once_however_often_others_are_quicker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    embedded: list[str] = []
+
+    class Counting(HashEmbedder):
+        def embed(self, texts: Any) -> Any:
+            embedded.extend(texts)
+            return super().embed(texts)
+
+    with recollect.open(tmp_path / "s.db", embedder=Counting(), background=False) as mem:
+        known = mem.remember(**TEA).id
+        embedded.clear()
+        _interfered(mem, monkeypatch, 6, lambda left: mem.revise(known, importance=left + 1.0))
+        mem.remember_many([{**TEA, "metadata": {"cups": 2}}, *[{"content": f"juice {n}"} for n in range(5)]])
+        assert sorted(embedded) == [f"juice {n}" for n in range(5)]

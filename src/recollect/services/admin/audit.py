@@ -15,7 +15,7 @@ from recollect.ports.query import Compare, Filter, IsNull, OneOf, Order, Query, 
 from recollect.ports.records import revised
 from recollect.ports.steps import Step, Touch, Update
 from recollect.services.access_journal import PSEUDONYMISED, RETENTION_NAMES
-from recollect.services.log_seals import BATCH, seal_entries
+from recollect.services.log_seals import seal_entries
 from recollect.services.requests import PageReply, Reply, Request
 from recollect.services.tenant import Tenant
 from recollect.services.times import From, Through
@@ -24,6 +24,7 @@ from recollect.services.transaction import logged
 # The longest that an entry waits for its seal; an older entry without one was inserted later.
 GRACE = timedelta(hours=1)
 LOOKS = 5
+_AT_ONCE = 1000  # seals or entries that are read together
 
 
 class LogRequest(Request):
@@ -201,7 +202,7 @@ def _kept(anchor: str | None) -> tuple[int, str] | None:
 def all_seals(tenant: Tenant) -> Iterator[Seal]:
     after: str | None = None
     while True:
-        page = tenant.find(Query(Seal, (), (Order("number"),), BATCH, after))
+        page = tenant.find(Query(Seal, (), (Order("number"),), _AT_ONCE, after))
         yield from page.records
         after = page.next
         if after is None:
@@ -223,7 +224,7 @@ def restatements(tenant: Tenant) -> dict[int, str]:
     found: dict[int, str] = {}
     after: str | None = None
     while True:
-        page = tenant.find(Query(AccessLog, (equal("action", PSEUDONYMISED),), (Order("id"),), BATCH, after))
+        page = tenant.find(Query(AccessLog, (equal("action", PSEUDONYMISED),), (Order("id"),), _AT_ONCE, after))
         for one in page.records:
             found[int(one.request_data["seal"])] = str(one.request_data["digest"])
         after = page.next

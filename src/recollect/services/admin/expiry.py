@@ -22,7 +22,7 @@ from recollect.errors import (
     VersionConflict,
 )
 from recollect.ports.query import Compare, OneOf, Query
-from recollect.ports.steps import DeleteWhere, Step
+from recollect.ports.steps import Absent, DeleteWhere, Step
 from recollect.retry import retry
 from recollect.services.admin.partitions import keep_retention
 from recollect.services.admin.record_removal import has_forks
@@ -67,21 +67,19 @@ def sweep(tenant: Tenant, request: SweepRequest, go_on: GoOn = lambda: None) -> 
     holds = active_holds(tenant)
     expired, old_states = (_expired(tenant, one, holds) for one in (Memory, AgentState))
     memories, states = (tenant.count(one) for one in (expired, old_states))
-    parties, sources = overdue(tenant, PARTIES.values()), overdue_sources(tenant)
+    parties = overdue(tenant, PARTIES.values())
     alone = _alone(tenant, parties)
-    held = held_ids(tenant, holds, Source, [one.id for one in sources])
-    sources = [one for one in sources if one.id not in held]
     notes: list[str] = []
     if request.dry_run:
-        return SweepReply(expired=memories, states=states, removed=len(parties) + len(alone) + len(sources))
+        removed = len(parties) + len(alone) + len(_sources_to_go(tenant))
+        return SweepReply(expired=memories, states=states, removed=removed)
     for record in (*parties, *alone):
         try:
             retry(partial(_bury, tenant, record), VersionConflict, RequirementFailed)
         except (OnLegalHold, InColdStorage) as kept:
             notes += [kept.message] if kept.message not in notes else []
         go_on()
-    if sources:
-        delete_for_good(tenant, sources, logged(tenant, "delete", "sweep", None, sources=len(sources)))
+    sources = retry(partial(_delete_sources, tenant), RequirementFailed)
     blobs, _ = collect(tenant)
     try:
         objects = contents.collect(tenant) + delete_cold_files(tenant)
@@ -98,9 +96,25 @@ def sweep(tenant: Tenant, request: SweepRequest, go_on: GoOn = lambda: None) -> 
         blobs=blobs,
         objects=objects,
         log_entries=entries,
-        removed=len(parties) + len(alone) + len(sources),
+        removed=len(parties) + len(alone) + sources,
         notes=notes,
     )
+
+
+def _sources_to_go(tenant: Tenant) -> list[Source]:
+    sources = overdue_sources(tenant)
+    held = held_ids(tenant, active_holds(tenant), Source, [one.id for one in sources])
+    return [one for one in sources if one.id not in held]
+
+
+def _delete_sources(tenant: Tenant) -> int:
+    """Those that may go now: one may be restored, and a hold placed, while the rest is swept."""
+    sources = _sources_to_go(tenant)
+    if sources:
+        none_is_back = Absent(Source, (OneOf("id", tuple(one.id for one in sources)),))
+        entry = logged(tenant, "delete", "sweep", None, sources=len(sources))
+        delete_for_good(tenant, sources, entry, provided=[none_is_back])
+    return len(sources)
 
 
 def _delete_expired(

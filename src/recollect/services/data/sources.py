@@ -317,14 +317,14 @@ def remove_source(tenant: Tenant, request: RemoveSourceRequest) -> RemoveSourceR
     return RemoveSourceReply(id=source.id, name=source.name, for_good=True)
 
 
-def delete_for_good(tenant: Tenant, sources: Sequence[Source], *more: Step) -> None:
+def delete_for_good(tenant: Tenant, sources: Sequence[Source], *more: Step, provided: Sequence[Step] = ()) -> None:
     """Delete sources with everything that is theirs: their bytes, unless others need them, and the queries that read
-    them, whose records hold rows of them.
+    them, whose records hold rows of them. Nothing is deleted unless what is `provided` holds.
     """
     ids = [source.id for source in sources]
     notes = [*deleting_steps(tenant, ids), *(owing(tenant, id) for id in ids)]
     runs = [DeleteWhere(QueryRun, (Holds("source_ids", id),)) for id in ids]
-    commit(tenant, [*notes, *runs, *(Delete(Source, id) for id in ids), *more])
+    commit(tenant, [*provided, *notes, *runs, *(Delete(Source, id) for id in ids), *more])
     erase_traces(tenant)
 
 

@@ -36,7 +36,6 @@ from recollect.services.memories.embeddings import (
 )
 from recollect.services.memories.kinds import declared_kinds
 from recollect.services.memories.revise import moment_in_words
-from recollect.services.memories.supersession import refuse_replaced
 from recollect.services.request_limits import MOST_CITATIONS, MOST_LINKS, MOST_NAMESPACES, MOST_TAGS
 from recollect.services.requests import Request
 from recollect.services.tenant import Tenant
@@ -155,7 +154,7 @@ def draft_of(
         [made(Tag, tenant, memory_id=memory.id, tag=tag) for tag in request.tags],
         [citation_record(tenant, memory.id, sealed, given) for given, sealed in _distinct(citations)],
         _links(tenant, memory, request),
-        _replaceable(tenant, request.supersedes) if request.supersedes else None,
+        load(tenant, Memory, request.supersedes) if request.supersedes else None,
         given_vector(tenant, request.vector, request.vector_model),
         kind,
     )
@@ -167,12 +166,6 @@ def _sealed(
     """Each citation as it was given, and with what was found at its source."""
     lookup = lookup or tenant.citation_lookup(tenant.scope, None)
     return [(one, one.sealed(lookup)) for one in map(read_citation, cites)]
-
-
-def _replaceable(tenant: Tenant, id: str) -> Memory:
-    target = load(tenant, Memory, id)
-    refuse_replaced(tenant, target)
-    return target
 
 
 def _memory(tenant: Tenant, request: RememberRequest, content: dict[str, Any], text: str) -> Memory:

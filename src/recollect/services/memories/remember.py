@@ -7,13 +7,14 @@ state as a revision.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from pydantic import Field, field_validator
 
-from recollect.domain.memory import TRUSTED, Memory, Status
+from recollect.domain.memory import TRUSTED, Memory, Relationship, Status
 from recollect.errors import (
     Conflict,
     DuplicateKey,
@@ -22,7 +23,7 @@ from recollect.errors import (
     VersionConflict,
 )
 from recollect.ports.query import equal
-from recollect.ports.steps import Absent, Insert, Step
+from recollect.ports.steps import Absent, Insert, Step, Update
 from recollect.services.memories.draft import Draft, RememberRequest, draft_of
 from recollect.services.memories.embedded_records import embedded_memory
 from recollect.services.memories.embeddings import (
@@ -33,7 +34,7 @@ from recollect.services.memories.embeddings import (
 from recollect.services.memories.kinds import declared_kinds, is_undeclared, still_declared
 from recollect.services.memories.repeated import added_to_known, already_known, change_known, merged_into, seen_again
 from recollect.services.memories.revise import Receipt, current
-from recollect.services.memories.supersession import end_steps
+from recollect.services.memories.supersession import end_steps, refuse_replaced
 from recollect.services.requests import Reply, Request
 from recollect.services.tenant import Tenant
 from recollect.services.times import read_zones
@@ -102,14 +103,14 @@ def _remember_all(tenant: Tenant, requests: Sequence[RememberRequest], done: Don
     read_zones(tenant, {one.user for one in requests if one.user is not None})
     drafts = [draft_of(tenant, one, lookup, kinds) for one in requests]
     check_lengths(tenant, [(draft.given, draft.memory.namespaces) for draft in drafts if draft.given])
-    return _remembered(tenant, drafts, done)
+    return _Storing(tenant, drafts, done).receipts()
 
 
 def fresh_steps(tenant: Tenant, request: RememberRequest, status: Status = "hypothesis") -> tuple[Memory, list[Step]]:
     """A new memory and the steps that store it, for services that commit more along with it."""
     draft = draft_of(tenant, request)
     draft.memory = draft.memory.changed(status=status)
-    return draft.memory, _fresh_steps(tenant, [draft])[0]
+    return draft.memory, _fresh_steps(tenant, [draft]) + _indexed(tenant, [draft])[0]
 
 
 def remembering(tenant: Tenant, request: RememberRequest, cycle: str | None) -> tuple[list[Step], str]:
@@ -119,26 +120,110 @@ def remembering(tenant: Tenant, request: RememberRequest, cycle: str | None) -> 
     result a thousand times remembers it once.
     """
     draft = draft_of(tenant, request)
-    known = already_known(tenant, [draft]).get(draft.memory.id)
+    (known,) = already_known(tenant, [draft])
     if known is not None:
-        return [], known.memory.id if isinstance(known, Draft) else known.id
+        return [], id_of(known)
     draft.memory = draft.memory.changed(cycle_id=cycle)
-    return _fresh_steps(tenant, [draft])[0], draft.memory.id
+    return _fresh_steps(tenant, [draft]) + _indexed(tenant, [draft])[0], draft.memory.id
 
 
-def _remembered(tenant: Tenant, drafts: Sequence[Draft], done: Done, tries: int = 1) -> list[Receipt]:
-    # One memory is mostly new, and the write finds out if it is not; many may repeat each other.
-    looked = len(drafts) > 1 or tries > 1
-    try:
-        return _store(tenant, drafts, already_known(tenant, drafts) if looked else {}, done)
-    except (RequirementFailed, DuplicateKey, VersionConflict, ReferenceMissing) as conflict:
-        if tries >= _tries_worth(conflict) or (looked and "id" in conflict.details.get("fields", [])):
-            raise _explained(conflict) from None
-    # Somebody stored, replaced or forgot the same between our look and our write: look again.
-    for draft in drafts:
-        if draft.superseded is not None:
-            draft.superseded = load(tenant, Memory, draft.superseded.id)
-    return _remembered(tenant, drafts, done, tries + 1)
+class _Storing:
+    """The drafts of one call, until all of them are stored, or none."""
+
+    def __init__(self, tenant: Tenant, drafts: Sequence[Draft], done: Done) -> None:
+        self._tenant, self._drafts, self._done = tenant, drafts, done
+        self._links = [draft.links for draft in drafts]
+        # A model that is paid for need not make the same vectors again because others were quicker.
+        self._vectors: dict[tuple[tuple[str, str], ...], tuple[list[Step], list[IndexingResult]]] = {}
+
+    def receipts(self, tries: int = 1) -> list[Receipt]:
+        # One memory is mostly new, and the write finds out if it is not; many may repeat each other, and what replaces
+        # another may be said once more when it has.
+        looked = len(self._drafts) > 1 or tries > 1 or _may_have_replaced(self._drafts)
+        nothing = [None] * len(self._drafts)
+        try:
+            return self._stored(already_known(self._tenant, self._drafts) if looked else nothing)
+        except (RequirementFailed, DuplicateKey, VersionConflict, ReferenceMissing) as conflict:
+            if tries >= _tries_worth(conflict) or (looked and "id" in conflict.details.get("fields", [])):
+                raise _explained(conflict) from None
+        # Somebody stored, replaced or forgot the same between our look and our write: look again.
+        for draft in self._drafts:
+            if draft.superseded is not None:
+                draft.superseded = load(self._tenant, Memory, draft.superseded.id)
+        return self.receipts(tries + 1)
+
+    def _stored(self, known: Sequence[Memory | Draft | None]) -> list[Receipt]:
+        """One transaction: the new memories, and what the repeated ones add to those that are known."""
+        tenant = self._tenant
+        repeated = [(draft, one) for draft, one in zip(self._drafts, known, strict=True) if one is not None]
+        others = {draft.memory.id: id_of(one) for draft, one in repeated if draft.request.id is not None}
+        for draft, links in zip(self._drafts, self._links, strict=True) if any(self._links) else ():
+            draft.links = _linked_to(links, others)
+        merged, stands = merged_into(repeated)
+        changed, steps = change_known(tenant, repeated, stands)
+        fresh = [
+            _standing(draft, stands, changed) for draft, one in zip(self._drafts, known, strict=True) if one is None
+        ]
+        steps += _fresh_steps(tenant, fresh)
+        vectors, indexed = self._indexed(fresh)
+        steps += vectors
+        added = added_to_known(tenant, repeated)
+        for (_, one), records in zip(repeated, added, strict=True):
+            if records:
+                entry = logged(tenant, "update", "remember again", _memory_of(one))
+                steps += [*(Insert(record) for record in records), entry]
+        seq = commit(tenant, steps) if steps else 0
+        written = Counter(one.record.id for one in steps if isinstance(one, Update) and isinstance(one.record, Memory))
+        again = (
+            seen_again(_memory_of(one), records, list(fields) if _is_merged(one, changed) else [],
+                       _memory_of(one).version + written[id_of(one)], seq)
+            for (_, one), records, fields in zip(repeated, added, merged, strict=True)
+        )  # fmt: skip
+        new = (_receipt(draft, became, seq) for draft, became in zip(fresh, indexed, strict=True))
+        return [next(new if one is None else again) for one in known]
+
+    def _indexed(self, fresh: Sequence[Draft]) -> tuple[list[Step], list[IndexingResult]]:
+        these = tuple((draft.memory.id, draft.memory.scope) for draft in fresh)  # a repetition may widen the scope
+        if these not in self._vectors:
+            self._vectors[these] = _indexed(self._tenant, fresh, self._done)
+        return self._vectors[these]
+
+
+def id_of(known: Memory | Draft) -> str:
+    return _memory_of(known).id
+
+
+def _memory_of(known: Memory | Draft) -> Memory:
+    return known.memory if isinstance(known, Draft) else known
+
+
+def _is_merged(known: Memory | Draft, changed: Mapping[str, Memory]) -> bool:
+    """Whether what was merged is written: several repetitions of one call may leave a memory as it was."""
+    return isinstance(known, Draft) or known.id in changed
+
+
+def _may_have_replaced(drafts: Sequence[Draft]) -> bool:
+    return any(draft.superseded is not None and draft.memory.idempotency_key for draft in drafts)
+
+
+def _standing(draft: Draft, stands: Mapping[str, Memory], changed: Mapping[str, Memory]) -> Draft:
+    """A new memory as it is with what is said of it later in the call. What it replaces is first changed, if the call
+    repeats it, too.
+    """
+    memory, superseded = stands.get(draft.memory.id, draft.memory), draft.superseded
+    if superseded is not None:
+        superseded = changed.get(superseded.id, superseded)
+    if memory is draft.memory and superseded is draft.superseded:
+        return draft
+    return replace(draft, memory=memory, superseded=superseded)
+
+
+def _linked_to(links: Sequence[Relationship], others: Mapping[str, str]) -> list[Relationship]:
+    """What is linked to a memory of this call is linked to the one that this turned out to be, once."""
+    if not any(link.target_id in others for link in links):
+        return list(links)
+    moved = [link.changed(target_id=others.get(link.target_id, link.target_id)) for link in links]
+    return list({(link.target_id, link.type): link for link in moved}.values())
 
 
 def _tries_worth(conflict: Conflict) -> int:
@@ -155,65 +240,38 @@ def _is_of_others(conflict: Conflict) -> bool:
     return isinstance(conflict, VersionConflict)
 
 
-def _store(tenant: Tenant, drafts: Sequence[Draft], known: Mapping[str, Memory | Draft], done: Done) -> list[Receipt]:
-    """One transaction: the new memories, and what the repeated ones add to those that are known."""
-    repeated = [(draft, known[draft.memory.id]) for draft in drafts if draft.memory.id in known]
-    merged, stands = merged_into(repeated)
-    fresh = [
-        replace(draft, memory=stands[draft.memory.id]) if draft.memory.id in stands else draft
-        for draft in drafts
-        if draft.memory.id not in known
-    ]
-    _refuse_replaced_twice(fresh)
-    changed, steps = change_known(tenant, repeated, stands)
-    for draft in fresh:
-        if draft.superseded is not None:  # what this call repeats, too, is first changed and then replaced
-            draft.superseded = changed.get(draft.superseded.id, draft.superseded)
-    new, indexed = _fresh_steps(tenant, fresh, done)
-    added = added_to_known(tenant, repeated)
-    steps += new
-    for memory, records in added.values():
-        if records:
-            steps += [*(Insert(record) for record in records), logged(tenant, "update", "remember again", memory)]
-    seq = commit(tenant, steps) if steps else 0
-    return [
-        seen_again(*added[draft.memory.id], list(merged.get(draft.memory.id, ())), seq)
-        if draft.memory.id in added
-        else _receipt(draft, indexed[draft.memory.id], seq)
-        for draft in drafts
-    ]
-
-
-def _refuse_replaced_twice(drafts: Sequence[Draft]) -> None:
+def _refuse_replaced(tenant: Tenant, drafts: Sequence[Draft]) -> None:
     """A memory is replaced once. A trusted one is not yet: it waits for which of them is promoted."""
     replaced: set[str] = set()
     for old in (draft.superseded for draft in drafts):
-        if old is None or old.status in TRUSTED:
+        if old is None:
             continue
-        if old.id in replaced:
+        refuse_replaced(tenant, old)
+        if old.id in replaced and old.status not in TRUSTED:
             raise Conflict(
                 "two memories of this call replace the same one",
-                remedy="let the later one replace the earlier one",
+                remedy="let the later one replace the earlier one, in a second call",
                 id=old.id,
             )
         replaced.add(old.id)
 
 
-def _fresh_steps(
-    tenant: Tenant, drafts: Sequence[Draft], done: Done = None
-) -> tuple[list[Step], dict[str, IndexingResult]]:
+def _fresh_steps(tenant: Tenant, drafts: Sequence[Draft]) -> list[Step]:
+    """The steps that store new memories, without their vectors."""
     if not drafts:
-        return [], {}
-    vectors, indexed = index_steps(
-        tenant, [embedded_memory(draft.memory) for draft in drafts], [draft.given for draft in drafts], done
-    )
+        return []
+    _refuse_replaced(tenant, drafts)
     kinds = {draft.kind.id: draft.kind for draft in drafts if draft.kind is not None}
     steps = [*still_declared(kinds.values()), *_none_known(drafts)]
     entries = AuditEntries(tenant, "create", "remember")
     steps += [step for draft in drafts for step in _memory_steps(tenant, draft, entries)]
     # Links may point at memories of the same call, so all memories come first.
-    steps += [Insert(link) for draft in drafts for link in draft.links]
-    return steps + vectors, {draft.memory.id: one for draft, one in zip(drafts, indexed, strict=True)}
+    return steps + [Insert(link) for draft in drafts for link in draft.links]
+
+
+def _indexed(tenant: Tenant, drafts: Sequence[Draft], done: Done = None) -> tuple[list[Step], list[IndexingResult]]:
+    records = [embedded_memory(draft.memory) for draft in drafts]
+    return index_steps(tenant, records, [draft.given for draft in drafts], done) if records else ([], [])
 
 
 def _none_known(drafts: Sequence[Draft]) -> list[Step]:

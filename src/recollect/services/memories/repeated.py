@@ -22,14 +22,14 @@ from recollect.ports.steps import Step
 from recollect.services.memories.attachment_limits import refuse_more
 from recollect.services.memories.draft import Draft, Hanging, RememberRequest, citation_mark
 from recollect.services.memories.embedded_records import embedded_memory
-from recollect.services.memories.embeddings import PassageVector, embeddings
-from recollect.services.memories.revise import Receipt, change_steps, current
+from recollect.services.memories.embeddings import PassageVector, embeddings, reindex_steps
+from recollect.services.memories.revise import Receipt, current, kept_steps
 from recollect.services.tenant import Tenant
 
 
-def already_known(tenant: Tenant, drafts: Sequence[Draft]) -> dict[str, Memory | Draft]:
-    """Which drafts repeat a stored memory, or an earlier draft of the same call."""
-    repeated: dict[str, Memory | Draft] = {}
+def already_known(tenant: Tenant, drafts: Sequence[Draft]) -> list[Memory | Draft | None]:
+    """What each draft repeats: a stored memory, or an earlier draft of the same call; None for what is new."""
+    repeated: list[Memory | Draft | None] = []
     keys = tuple(d.memory.idempotency_key for d in drafts if d.memory.idempotency_key)
     by_key = {
         m.idempotency_key: m for m in _find(tenant, Query(Memory, (OneOf("idempotency_key", keys),), deleted="yes"))
@@ -50,9 +50,8 @@ def already_known(tenant: Tenant, drafts: Sequence[Draft]) -> dict[str, Memory |
             _refuse_another(draft, first.id, first.content_hash)
         elif draft.request.is_merged():
             found = by_identity.get(memory.identity) or earlier.get(memory.identity)
-        if found is not None:
-            repeated[memory.id] = found
-        for mark in (key, memory.identity if draft.request.is_merged() else None):
+        repeated.append(found)
+        for mark in (key, memory.identity):
             if mark:
                 earlier.setdefault(mark, draft if found is None else found)
     return repeated
@@ -92,20 +91,21 @@ _WIDTH = {"task": 0, "project": 1, "global": 2}
 
 def merged_into(
     repeated: Sequence[tuple[Draft, Memory | Draft]],
-) -> tuple[dict[str, dict[str, Any]], dict[str, Memory]]:
+) -> tuple[list[dict[str, Any]], dict[str, Memory]]:
     """What each repetition changes of the memory it repeats, several of one call building on each other; and how those
     memories stand after all of them.
     """
     stands: dict[str, Memory] = {}
-    changes: dict[str, dict[str, Any]] = {}
+    changes: list[dict[str, Any]] = []
     for draft, known in repeated:
         first = known.memory if isinstance(known, Draft) else known
         memory = stands.get(first.id, first)
         key = draft.memory.idempotency_key
         if memory.is_deleted or not draft.request.is_merged() or (key is not None and key == memory.idempotency_key):
-            continue  # the same request once more, by its key: its first answer stands
-        changes[draft.memory.id] = fields = _richer(memory, draft.request)
-        stands[first.id] = memory.changed(**fields)
+            changes.append({})  # the same request once more, by its key: its first answer stands
+            continue
+        changes.append(_richer(memory, draft.request))
+        stands[first.id] = memory.changed(**changes[-1])
     return changes, stands
 
 
@@ -146,16 +146,15 @@ def change_known(
             name: value for name in _MERGED if (value := getattr(stands[memory.id], name)) != getattr(memory, name)
         }
         if fields:
-            steps += change_steps(tenant, memory, "revised", "remembered again", **fields)
-            changed[memory.id] = memory.changed(**fields, version=memory.version + 1)
+            after, kept = kept_steps(tenant, memory, "revised", "remembered again", **fields)
+            steps += [*kept, *reindex_steps(tenant, memory, after)]
+            changed[memory.id] = after.changed(version=memory.version + 1)
     return changed, steps
 
 
-def added_to_known(
-    tenant: Tenant, repeated: Sequence[tuple[Draft, Memory | Draft]]
-) -> dict[str, tuple[Memory, list[Hanging | Embedding]]]:
+def added_to_known(tenant: Tenant, repeated: Sequence[tuple[Draft, Memory | Draft]]) -> list[list[Hanging | Embedding]]:
     """A duplicate is not stored twice, but its evidence, tags, links and vector are added to what is known, once."""
-    added: dict[str, tuple[Memory, list[Hanging | Embedding]]] = {}
+    added: list[list[Hanging | Embedding]] = []
     had: dict[str, set[str]] = {}
     held: dict[str, Counter[type[Hanging]]] = {}
     hanging, models = _hanging(tenant, repeated), _models(tenant, repeated)
@@ -163,15 +162,16 @@ def added_to_known(
         memory = known.memory if isinstance(known, Draft) else known
         stored = known.hangs_on_it() if isinstance(known, Draft) else hanging.get(known.id, [])
         marks = had.setdefault(memory.id, {_mark(record) for record in stored})
-        new = [] if memory.is_deleted else [one for one in draft.hangs_on_it() if _mark(one) not in marks]
+        brought = [] if memory.is_deleted else [_hung_on(one, memory.id) for one in draft.hangs_on_it()]
+        new = [one for one in brought if _mark(one) not in marks and not _is_to_itself(one)]
         counts = held.setdefault(memory.id, Counter(type(record) for record in stored))
         for kind, more in Counter(type(record) for record in new).items():
             refuse_more(kind, counts[kind], more)
             counts[kind] += more
         marks.update(map(_mark, new))
         vectors = _new_vectors(draft, memory, models[memory.id]) if draft.given and not memory.is_deleted else []
-        models.get(memory.id, set()).update(draft.given)
-        added[draft.memory.id] = memory, [*(_hung_on(record, memory.id) for record in new), *vectors]
+        models.get(memory.id, set()).update(vector.model for vector in vectors)
+        added.append([*new, *vectors])
     return added
 
 
@@ -223,6 +223,10 @@ def _hung_on(record: Hanging, memory_id: str) -> Hanging:
     return hung
 
 
+def _is_to_itself(record: Hanging) -> bool:
+    return isinstance(record, Relationship) and record.source_id == record.target_id
+
+
 def _mark(record: Hanging) -> str:
     """What makes something that hangs on a memory the same as another of its kind."""
     if isinstance(record, Tag):
@@ -232,11 +236,14 @@ def _mark(record: Hanging) -> str:
     return f"citation {citation_mark(record)}"
 
 
-def seen_again(memory: Memory, added: Sequence[Hanging | Embedding], merged: list[str], seq: int) -> Receipt:
+def seen_again(
+    memory: Memory, added: Sequence[Hanging | Embedding], merged: list[str], version: int, seq: int
+) -> Receipt:
+    """`version` is that of the memory after the call."""
     vectors = dict.fromkeys(f"vector:{record.model}" for record in added if isinstance(record, Embedding))
     return Receipt(
         id=memory.id,
-        version=memory.version + bool(merged),
+        version=version,
         status=memory.status,
         content_hash=memory.content_hash,
         duplicate=True,

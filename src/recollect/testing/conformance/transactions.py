@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -170,6 +172,14 @@ class TransactionRules:
         store.transact(acme, [Touch(Memory, f"m{n:02d}", put={"metadata": one}) for n, one in enumerate(told)])
         kept = [record.metadata["v"] for record in store.find(acme, Query(Memory)).records]
         assert [(type(one), one) for one in kept] == [(type(one["v"]), one["v"]) for one in told]
+
+    def test_touches_in_a_row_put_an_hour_that_a_clock_has_twice(self, store: RecordStore, acme: Scope) -> None:
+        berlin = ZoneInfo("Europe/Berlin")
+        told = [datetime(2024, 10, 27, 2, 30, tzinfo=berlin, fold=fold) for fold in [0] * 8 + [1] * 8]
+        stored(store, acme, *(memory(acme, f"m{n:02d}", f"the {n}th") for n in range(len(told))))
+        store.transact(acme, [Touch(Memory, f"m{n:02d}", put={"last_accessed": one}) for n, one in enumerate(told)])
+        kept = [record.last_accessed for record in store.find(acme, Query(Memory)).records]
+        assert kept == [one.astimezone(UTC) for one in told]
 
     def test_touches_in_a_row_add_numbers_of_each_kind_and_nothing(self, store: RecordStore, acme: Scope) -> None:
         stored(store, acme, *(memory(acme, id, f"the {id}", importance=1.0) for id in ("a", "b", "c")))

@@ -11,13 +11,14 @@ import textwrap
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import apsw
 import pytest
 
 from recollect.adapters.records.sqlite import log_writes
-from recollect.adapters.records.sqlite.connection import connect, prepare
+from recollect.adapters.records.sqlite.connection import checksum_vfs, connect, prepare
 from recollect.adapters.records.sqlite.store import SqliteStore
 from recollect.adapters.records.sqlite.wal import open_log, read_frames, read_header
 from recollect.adapters.records.sqlite.wal_notes import LogNotes
@@ -30,6 +31,7 @@ from recollect.testing.conformance.makers import found, memory, stored
 
 ACME = Scope("acme")
 COUNTED = Path("/proc/self/io")
+URI = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE | apsw.SQLITE_OPEN_URI
 resource = pytest.importorskip("resource")  # how a disk is made full
 pytestmark = pytest.mark.skipif(log_writes.compiled is None, reason="the kernels were not compiled")
 
@@ -270,6 +272,57 @@ def test_what_is_gathered_and_never_committed_is_never_written(connections: list
     insert(other, 300, 1)
     for one in connections:
         assert written(one) == [100, 101, 102, 200, 300]
+
+
+def test_what_an_interrupted_commit_left_is_given_up(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where something raises in the writer's thread just after it began to gather, it never says that it has ended: the
+    next transaction that is larger than the cache would go to the log with a hole in it."""
+    compiled = log_writes.compiled
+    assert compiled is not None
+    store._tables._connection.execute("PRAGMA cache_size = 10")
+    kept: set[str] = set()
+
+    def interrupted(*given: Any) -> None:
+        compiled.begin(*given)
+        raise MemoryError
+
+    for turn in range(40):
+        monkeypatch.setattr(log_writes, "compiled", SimpleNamespace(begin=interrupted, end=compiled.end))
+        with pytest.raises(MemoryError):
+            add(store, f"lost {turn}")
+        monkeypatch.setattr(log_writes, "compiled", compiled)
+        some = [f"many {turn} {number}" for number in range(2 + turn)]
+        add(store, *some, text="tea " * (10 * turn))
+        kept |= set(some)
+    assert not store.verify()
+    assert ids_in(store) == kept
+
+
+def test_what_was_gathered_and_never_ended_is_not_dropped_in_silence(connections: list[apsw.Connection]) -> None:
+    mine, _ = connections
+    begin()
+    mine.execute("BEGIN IMMEDIATE")
+    insert(mine, 0, 50)
+    with pytest.raises(RuntimeError, match="neither written nor given up"):
+        begin()
+    mine.execute("ROLLBACK")
+    end()
+
+
+def test_a_disk_that_needs_sectors_filled_gets_what_fills_them(path: Path) -> None:
+    """There SQLite writes the last page again until the sector is full, and syncs amid one of these frames."""
+    with closing(apsw.Connection(f"file:{path}?psow=0", vfs=checksum_vfs(), flags=URI)) as mine:
+        mine.reserve_bytes("main", 8)
+        mine.execute("PRAGMA journal_mode = wal; PRAGMA synchronous = full; PRAGMA wal_autocheckpoint = 0")
+        mine.execute("CREATE TABLE written (number INTEGER PRIMARY KEY, text)")
+        for turn in range(5):
+            mine.execute("BEGIN IMMEDIATE")
+            insert(mine, turn, 1)
+            begin()
+            mine.execute("COMMIT")
+            assert end() == 0
+            with closing(apsw.Connection(str(path), vfs=checksum_vfs())) as other:
+                assert written(other) == list(range(turn + 1))
 
 
 def test_a_module_of_another_build_is_left_alone(monkeypatch: pytest.MonkeyPatch, store: SqliteStore) -> None:

@@ -104,6 +104,7 @@ typedef struct {
     Py_ssize_t count;
     int is_on;
     int is_last; /* what comes next is the page of the frame that ends a commit */
+    int is_over; /* the commit was handed on: what follows it (to fill a sector, on some disks) is not gathered */
     Py_buffer notes;
     int64_t first;
     Py_ssize_t frames;
@@ -172,7 +173,7 @@ static void note(Gathered *some, const unsigned char *bytes, int count, int64_t 
 
 static int write_log(File *file, const void *bytes, int count, int64_t at) {
     Gathered *some = &mine;
-    if (!some->is_on) return below(file)->methods->write(below(file), bytes, count, at);
+    if (!some->is_on || some->is_over) return below(file)->methods->write(below(file), bytes, count, at);
     int follows = some->file == file && at == some->furthest;
     int ends = follows && some->is_last;
     some->is_last = 0;
@@ -180,8 +181,8 @@ static int write_log(File *file, const void *bytes, int count, int64_t at) {
         int failed = hand_on(some);
         if (failed) return failed;
     }
-    int is_over = some->file == file && at < some->furthest; /* a frame of this commit is written anew */
-    if (is_over || count > some->room.len) {
+    int is_anew = some->file == file && at < some->furthest; /* a frame of this commit is written once more */
+    if (is_anew || count > some->room.len) {
         some->is_other = 1;
         return below(file)->methods->write(below(file), bytes, count, at);
     }
@@ -192,7 +193,10 @@ static int write_log(File *file, const void *bytes, int count, int64_t at) {
     some->count += count;
     some->file = file;
     some->furthest = at + count;
-    if (ends) return hand_on(some);
+    if (ends) {
+        some->is_over = 1;
+        return hand_on(some);
+    }
     const unsigned char *header = bytes;
     some->is_last = count == FRAME_HEADER && (header[4] | header[5] | header[6] | header[7]);
     return OK;
@@ -367,6 +371,10 @@ static PyObject *begin(PyObject *module, PyObject *args) {
     Py_buffer views[2];
     (void)module;
     if (!PyArg_ParseTuple(args, "OO", &room, &notes)) return NULL;
+    if (mine.count) { /* SQLite believes it written, and would put a commit on top of a hole */
+        PyErr_SetString(PyExc_RuntimeError, "what was gathered before was neither written nor given up");
+        return NULL;
+    }
     if (PyObject_GetBuffer(room, &views[0], PyBUF_WRITABLE) != 0) return NULL;
     if (PyObject_GetBuffer(notes, &views[1], PyBUF_WRITABLE) != 0) {
         PyBuffer_Release(&views[0]);

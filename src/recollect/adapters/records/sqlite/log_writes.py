@@ -64,6 +64,13 @@ class CommitWrites:
         self._room = bytearray()
         self._noted: Any = None
 
+    def give_up(self) -> None:
+        """Before a transaction. Nothing of it is gathered yet, so whatever there is belongs to a commit that something
+        interrupted: SQLite has undone it, and others may have written in its place.
+        """
+        if compiled is not None:
+            compiled.end()
+
     def __enter__(self) -> None:
         self.appended = None
         if compiled is not None:

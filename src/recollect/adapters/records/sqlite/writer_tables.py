@@ -73,6 +73,7 @@ class WriterTables(RunTables):
     def begin(self) -> None:
         with translated_errors(self._path):
             self.rollback()
+            self._writes.give_up()
             self.keeping.begin()
             self._connection.execute("BEGIN IMMEDIATE")
             self.keeping.same_file()  # else who waited for a new key to be set would write into the file of the old
@@ -143,6 +144,7 @@ class WriterTables(RunTables):
 
     def _merge(self, pages: int) -> None:
         with translated_errors(self._path):
+            self._writes.give_up()
             self.keeping.begin()
             self._cursor.execute("BEGIN IMMEDIATE")
             self.keeping.same_file()
