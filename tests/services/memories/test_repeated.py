@@ -138,6 +138,17 @@ def test_every_memory_of_a_call_is_stored_though_two_of_them_have_one_id(each: A
 def test_a_kept_duplicate_is_repeated_within_a_call_as_after_it(each: Any) -> None:
     first, again = each.remember_many([{**TEA, "on_duplicate": "keep"}, TEA]).receipts
     assert (again.id, again.duplicate) == (first.id, True)
+    newest, once_more = each.remember_many([{**TEA, "on_duplicate": "keep"}, TEA]).receipts
+    assert (newest.duplicate, once_more.id) == (False, newest.id)
+
+
+def test_what_a_memory_said_before_it_was_revised_is_new(each: Any) -> None:
+    said = {**TEA, "idempotency_key": "k"}
+    id = each.remember(**said).id
+    each.revise(id, content="tea is cold")
+    again, new = each.remember_many([said, TEA]).receipts
+    assert (again.id, again.duplicate, new.duplicate) == (id, True, False)
+    assert each.show(new.id).text == "tea is hot"
 
 
 def test_links_lead_to_what_a_memory_of_the_call_turned_out_to_be(each: Any) -> None:

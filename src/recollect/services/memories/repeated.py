@@ -49,11 +49,12 @@ def already_known(tenant: Tenant, drafts: Sequence[Draft]) -> list[Memory | Draf
             first = found.memory if isinstance(found, Draft) else found
             _refuse_another(draft, first.id, first.content_hash)
         elif draft.request.is_merged():
-            found = by_identity.get(memory.identity) or earlier.get(memory.identity)
+            found = earlier.get(memory.identity) or by_identity.get(memory.identity)
         repeated.append(found)
-        for mark in (key, memory.identity):
-            if mark:
-                earlier.setdefault(mark, draft if found is None else found)
+        if found is None:
+            earlier[memory.identity] = draft  # of several that were kept, the newest is repeated
+        if key:
+            earlier.setdefault(key, draft if found is None else found)
     return repeated
 
 
