@@ -9,16 +9,19 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 
 from recollect.domain.audit import AccessLog, Seal, entry_hash, seal_digest
-from recollect.errors import DuplicateKey
+from recollect.domain.record import now
+from recollect.errors import DuplicateKey, RequirementFailed
 from recollect.ports.query import Filter, IsNull, OneOf, Order, Query
-from recollect.ports.steps import Insert, Step, Touch
+from recollect.ports.steps import Insert, Require, Step, Touch
 from recollect.services.change_feed import changes_after, last_change
 from recollect.services.tenant import GoOn, Tenant
 
 AT_ONCE = 100  # in one seal: some milliseconds, for which others who write wait
 ALL_AFTER_SECONDS = 3600.0
+RECENT = timedelta(hours=12)  # retention keeps entries for a day at least
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +66,8 @@ def seal_entries(tenant: Tenant, among: tuple[Filter, ...] = (), go_on: GoOn = l
             return Sealed(entries, seals, last)
         try:
             _seal(tenant, some, last)
-        except DuplicateKey:
-            continue  # another process sealed concurrently
+        except (DuplicateKey, RequirementFailed):
+            continue  # another process sealed concurrently, or deleted old entries
         entries, seals = entries + len(some), seals + 1
         go_on()
 
@@ -78,7 +81,9 @@ def _seal(tenant: Tenant, entries: Sequence[AccessLog], last: Seal | None) -> No
         digest=seal_digest(number, previous, [entry_hash(one) for one in entries]),
         entries=len(entries),
     )
-    steps: list[Step] = [Insert(made), *(Touch(AccessLog, one.id, put={"seal": number}) for one in entries)]
+    recent = now() - RECENT
+    steps: list[Step] = [Require(AccessLog, one.id) for one in entries if one.timestamp < recent]
+    steps += [Insert(made), *(Touch(AccessLog, one.id, put={"seal": number}) for one in entries)]
     tenant.transact(steps)
 
 

@@ -11,7 +11,7 @@ import pytest
 import recollect
 from recollect.adapters.models.hash import HashEmbedder
 from recollect.domain.memory import Memory, Relationship
-from recollect.errors import Conflict, DuplicateKey, VersionConflict
+from recollect.errors import Conflict, DuplicateKey, NotFound, ReferenceMissing, VersionConflict
 from recollect.ports.query import Query
 
 TEA: dict[str, Any] = {"content": "tea is hot"}
@@ -86,7 +86,8 @@ def _interfered(mem: Any, monkeypatch: pytest.MonkeyPatch, times: int, change: A
     left = [times]
 
     def transact(scope: Any, steps: Any, *rest: Any) -> Any:
-        if left[0] and any(isinstance(getattr(step, "record", None), Memory) for step in steps):
+        about = [getattr(step, "record", None) for step in steps]
+        if left[0] and any(one is Memory or isinstance(one, Memory) for one in about):
             left[0] -= 1
             monkeypatch.setattr(store, "transact", original)
             change(left[0])
@@ -138,8 +139,10 @@ def test_every_memory_of_a_call_is_stored_though_two_of_them_have_one_id(each: A
 def test_a_kept_duplicate_is_repeated_within_a_call_as_after_it(each: Any) -> None:
     first, again = each.remember_many([{**TEA, "on_duplicate": "keep"}, TEA]).receipts
     assert (again.id, again.duplicate) == (first.id, True)
-    newest, once_more = each.remember_many([{**TEA, "on_duplicate": "keep"}, TEA]).receipts
-    assert (newest.duplicate, once_more.id) == (False, newest.id)
+    kept = {**TEA, "on_duplicate": "keep"}
+    newest, once_more = each.remember_many([{**kept, "id": "0"}, TEA]).receipts
+    assert (newest.duplicate, once_more.id) == (False, "0")
+    assert each.remember(**TEA).id == "0"
 
 
 def test_what_a_memory_said_before_it_was_revised_is_new(each: Any) -> None:
@@ -242,3 +245,93 @@ def test_vectors_are_made_once_however_often_others_are_quicker(
         _interfered(mem, monkeypatch, 6, lambda left: mem.revise(known, importance=left + 1.0))
         mem.remember_many([{**TEA, "metadata": {"cups": 2}}, *[{"content": f"juice {n}"} for n in range(5)]])
         assert sorted(embedded) == [f"juice {n}" for n in range(5)]
+
+
+def test_links_stay_with_a_memory_that_has_the_id(each: Any) -> None:
+    """Whatever else a draft of the call with the same id turned out to be."""
+    known = each.remember(**TEA).id
+    each.remember("milk is white", id="stored")
+    new, _, one, other, last = each.remember_many(
+        [
+            {"content": "salt", "id": "new"},
+            {**TEA, "id": "new"},
+            {"content": "one", "id": "one", "derived_from": ["new"]},
+            {**TEA, "id": "stored"},
+            {"content": "milk was white", "id": "last", "supersedes": "stored", "derived_from": [known]},
+        ]
+    ).receipts
+    links = {(link.source_id, link.target_id) for link in each._tenant.find(Query(Relationship)).records}
+    assert links == {("one", new.id), (last.id, "stored"), (last.id, known)}
+    assert (one.id, other.id) == ("one", known)
+    assert "valid_to" in each.show("stored").fields
+    each.forget(last.id)
+    assert "valid_to" not in each.show("stored").fields
+
+
+def test_a_new_memory_is_not_linked_with_itself(each: Any) -> None:
+    tea, again = each.remember_many([{**TEA, "id": "a", "relates": {"b": "see"}}, {**TEA, "id": "b"}]).receipts
+    assert (tea.id, again.id, tea.links) == ("a", "a", 0)
+
+
+def test_content_never_names_an_id_that_no_memory_has(each: Any) -> None:
+    known = each.remember(**TEA).id
+    summary = {"kind": "summary", "content": {"text": "of tea", "covers": ["a"]}}
+    with pytest.raises(ReferenceMissing, match="'a'"):
+        each.remember_many([{**TEA, "id": "a"}, summary])
+    summary["content"] = {"text": "of tea", "covers": [known]}
+    assert each.remember_many([TEA, summary]).receipts[1].links == 1
+
+
+def test_a_repetition_replaces_nothing(each: Any) -> None:
+    """Its link would keep what it names from coming back."""
+    old = each.remember("tea is cold").id
+    each.remember(**TEA, idempotency_key="k")
+    assert each.remember(**TEA, idempotency_key="k", supersedes=old).links == 0
+    new = each.remember("tea is warm", supersedes=old).id
+    each.forget(new)
+    assert "valid_to" not in each.show(old).fields
+
+
+@pytest.mark.parametrize("goes", ["forget", "erase"])
+def test_a_replacement_may_be_sent_again_when_what_it_replaced_is_gone(each: Any, goes: str) -> None:
+    old = each.remember(**TEA).id
+    said = {"content": "tea is cold", "supersedes": old, "idempotency_key": "k"}
+    new = each.remember(**said).id
+    getattr(each, goes)(old)
+    assert each.remember(**said).id == new
+    assert [one.id for one in each.remember_many([said, said]).receipts] == [new, new]
+    with pytest.raises(NotFound):
+        each.remember("tea is iced", supersedes=old)
+
+
+def test_a_vector_that_is_given_is_found_in_the_scope_that_it_widens(each: Any) -> None:
+    id = each.remember(**TEA, scope="task").id
+    given = {"vector": [1.0, 0.0], "vector_model": "own"}
+    assert each.remember(**TEA, scope="global", **given).merged == ["scope"]
+    (hit,) = each.recall("tea", by="meaning", scopes=["global"], **given).hits
+    assert hit.id == id
+    assert each.verify().sound
+
+
+def test_an_id_that_is_taken_is_said_to_be_taken(each: Any) -> None:
+    each.remember("salt", id="taken")
+    with pytest.raises(DuplicateKey, match="that id already"):
+        each.remember_many([{"content": "milk", "id": "taken"}, {"content": "salt", "tags": ["white"]}])
+
+
+@pytest.mark.parametrize("more", [[], [{"content": "milk"}]])
+def test_evidence_is_not_hung_on_other_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: list[Any]) -> None:
+    """Somebody revises what a call repeats, just before it adds to that."""
+    with recollect.open(tmp_path / "s.db", embedder="none", background=False) as mem:
+        known = mem.remember(**TEA).id
+        said = {**TEA, "tags": ["drink"], "cites": ["user:ann"], "vector": [1.0, 0.0], "vector_model": "own"}
+        # A single one is written before it is looked for.
+        turns = iter([True] if more else [False, True])
+        _interfered(
+            mem, monkeypatch, 1 + (not more), lambda left: next(turns) and mem.revise(known, content="tea is cold")
+        )
+        receipt = mem.remember_many([said, *more]).receipts[0] if more else mem.remember(**said)
+        shown = mem.show(receipt.id)
+        assert (shown.text, shown.tags, len(shown.citations), receipt.duplicate) == ("tea is hot", ["drink"], 1, False)
+        assert mem.show(known).tags == []
+        assert mem.verify().sound

@@ -71,7 +71,10 @@ class ObjectCache:
         is_fresh = False
         for _ in range(TRIES):
             try:
-                return self._taken(path, wanted)
+                file = self._taken(path, wanted)
+                if is_fresh:  # others who made room may have downloaded at the same time
+                    self._make_room(0)
+                return file
             except FileNotFoundError:
                 self._make_room(wanted.size)
                 self._download(path, download)
@@ -103,7 +106,12 @@ class ObjectCache:
     def _download(self, path: Path, download: Download) -> None:
         made_folder(path.parent)
         with self.written(download()) as temporary:
-            temporary.replace(path)
+            try:
+                os.link(temporary, path)
+            except FileExistsError:
+                pass  # somebody was quicker. To replace theirs would take it from whoever reads it
+            except OSError:  # where a file has one name only
+                temporary.replace(path)
 
     @contextmanager
     def written(self, pieces: Iterable[bytes]) -> Iterator[Path]:
@@ -157,11 +165,13 @@ class _Copy(NamedTuple):
 
 
 def _deleted_unheld(path: Path) -> bool:
-    """Whether a copy was deleted: not if somebody reads it."""
+    """Whether a copy was deleted: not if somebody reads it, nor if it is another by now, which somebody may read."""
     try:
         with open(path, "rb") as file:
             if fcntl is not None:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if os.stat(path).st_ino != os.fstat(file.fileno()).st_ino:
+                    return False
             path.unlink()
     except OSError:  # held, or already deleted
         return False

@@ -40,7 +40,7 @@ from recollect.services.request_limits import MOST_CITATIONS, MOST_LINKS, MOST_N
 from recollect.services.requests import Request
 from recollect.services.tenant import Tenant
 from recollect.services.times import From, Through
-from recollect.services.transaction import load, made, valid_scope
+from recollect.services.transaction import made, valid_scope
 
 Hanging = Citation | Tag | Relationship
 DERIVING = {"pattern": ("generalized_from", "generalized_from"), "summary": ("covers", "summarizes")}
@@ -154,10 +154,19 @@ def draft_of(
         [made(Tag, tenant, memory_id=memory.id, tag=tag) for tag in request.tags],
         [citation_record(tenant, memory.id, sealed, given) for given, sealed in _distinct(citations)],
         _links(tenant, memory, request),
-        load(tenant, Memory, request.supersedes) if request.supersedes else None,
+        superseded_by(tenant, request),
         given_vector(tenant, request.vector, request.vector_model),
         kind,
     )
+
+
+def memory_of(known: Memory | Draft) -> Memory:
+    return known.memory if isinstance(known, Draft) else known
+
+
+def superseded_by(tenant: Tenant, request: RememberRequest) -> Memory | None:
+    """What it replaces; if that is gone, a request that is known already need not fail."""
+    return tenant.get(Memory, request.supersedes) if request.supersedes is not None else None
 
 
 def _sealed(

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from operator import itemgetter
 from typing import Any
 
 from pydantic import Field, field_validator
@@ -22,9 +23,9 @@ from recollect.errors import (
     RequirementFailed,
     VersionConflict,
 )
-from recollect.ports.query import equal
+from recollect.ports.query import Compare, OneOf, Query, equal
 from recollect.ports.steps import Absent, Insert, Step, Update
-from recollect.services.memories.draft import Draft, RememberRequest, draft_of
+from recollect.services.memories.draft import DERIVING, Draft, RememberRequest, draft_of, memory_of, superseded_by
 from recollect.services.memories.embedded_records import embedded_memory
 from recollect.services.memories.embeddings import (
     IndexingResult,
@@ -122,7 +123,7 @@ def remembering(tenant: Tenant, request: RememberRequest, cycle: str | None) -> 
     draft = draft_of(tenant, request)
     (known,) = already_known(tenant, [draft])
     if known is not None:
-        return [], id_of(known)
+        return [], memory_of(known).id
     draft.memory = draft.memory.changed(cycle_id=cycle)
     return _fresh_steps(tenant, [draft]) + _indexed(tenant, [draft])[0], draft.memory.id
 
@@ -135,6 +136,8 @@ class _Storing:
         self._links = [draft.links for draft in drafts]
         # A model that is paid for need not make the same vectors again because others were quicker.
         self._vectors: dict[tuple[tuple[str, str], ...], tuple[list[Step], list[IndexingResult]]] = {}
+        self._added_to: set[str] = set()
+        """Stored memories that get something more, if they still say what they said."""
 
     def receipts(self, tries: int = 1) -> list[Receipt]:
         # One memory is mostly new, and the write finds out if it is not; many may repeat each other, and what replaces
@@ -144,43 +147,102 @@ class _Storing:
         try:
             return self._stored(already_known(self._tenant, self._drafts) if looked else nothing)
         except (RequirementFailed, DuplicateKey, VersionConflict, ReferenceMissing) as conflict:
-            if tries >= _tries_worth(conflict) or (looked and "id" in conflict.details.get("fields", [])):
-                raise _explained(conflict) from None
+            is_of_others = self._is_of_others(conflict)
+            most = TRIES_AMONG_OTHERS if is_of_others else TRIES
+            if tries >= most or (looked and "id" in conflict.details.get("fields", [])):
+                raise _explained(conflict, is_of_others) from None
         # Somebody stored, replaced or forgot the same between our look and our write: look again.
         for draft in self._drafts:
-            if draft.superseded is not None:
-                draft.superseded = load(self._tenant, Memory, draft.superseded.id)
+            draft.superseded = superseded_by(self._tenant, draft.request)
         return self.receipts(tries + 1)
+
+    def _is_of_others(self, conflict: Conflict) -> bool:
+        """Whether others changed what this call repeats, or hung on it what this call brings, too: of many memories
+        that others import as well, somebody changes one between each look and the write. What is refused for another
+        reason is refused again: what it refers to is not there, or a key is taken that the caller cannot see.
+        """
+        if isinstance(conflict, DuplicateKey):
+            return not {"id", "idempotency_key"} & set(conflict.details.get("fields", []))
+        return isinstance(conflict, VersionConflict) or conflict.details.get("id") in self._added_to
 
     def _stored(self, known: Sequence[Memory | Draft | None]) -> list[Receipt]:
         """One transaction: the new memories, and what the repeated ones add to those that are known."""
         tenant = self._tenant
+        self._link(known)
         repeated = [(draft, one) for draft, one in zip(self._drafts, known, strict=True) if one is not None]
-        others = {draft.memory.id: id_of(one) for draft, one in repeated if draft.request.id is not None}
-        for draft, links in zip(self._drafts, self._links, strict=True) if any(self._links) else ():
-            draft.links = _linked_to(links, others)
         merged, stands = merged_into(repeated)
-        changed, steps = change_known(tenant, repeated, stands)
-        fresh = [
-            _standing(draft, stands, changed) for draft, one in zip(self._drafts, known, strict=True) if one is None
-        ]
-        steps += _fresh_steps(tenant, fresh)
+        changed, changes = change_known(tenant, repeated, stands)
+        fresh = self._fresh(known, stands, changed)
+        new = _fresh_steps(tenant, fresh)
         vectors, indexed = self._indexed(fresh)
-        steps += vectors
-        added = added_to_known(tenant, repeated)
+        added = added_to_known(tenant, repeated, stands)
+        steps = [*self._unchanged(repeated, added, changed), *changes, *new, *vectors]
         for (_, one), records in zip(repeated, added, strict=True):
             if records:
-                entry = logged(tenant, "update", "remember again", _memory_of(one))
+                entry = logged(tenant, "update", "remember again", memory_of(one))
                 steps += [*(Insert(record) for record in records), entry]
         seq = commit(tenant, steps) if steps else 0
         written = Counter(one.record.id for one in steps if isinstance(one, Update) and isinstance(one.record, Memory))
         again = (
-            seen_again(_memory_of(one), records, list(fields) if _is_merged(one, changed) else [],
-                       _memory_of(one).version + written[id_of(one)], seq)
+            seen_again(memory_of(one), records, list(fields) if _is_merged(one, changed) else [],
+                       memory_of(one).version + written[memory_of(one).id], seq)
             for (_, one), records, fields in zip(repeated, added, merged, strict=True)
         )  # fmt: skip
-        new = (_receipt(draft, became, seq) for draft, became in zip(fresh, indexed, strict=True))
-        return [next(new if one is None else again) for one in known]
+        first = (_receipt(draft, became, seq) for draft, became in zip(fresh, indexed, strict=True))
+        return [next(first if one is None else again) for one in known]
+
+    def _link(self, known: Sequence[Memory | Draft | None]) -> None:
+        """What is linked to an id of this call that no memory gets is linked to what that memory turned out to be."""
+        if not any(self._links):
+            return
+        both = list(zip(self._drafts, known, strict=True))
+        others = {
+            draft.memory.id: memory_of(one).id
+            for draft, one in both
+            if draft.request.id is not None and one is not None and not memory_of(one).is_deleted
+        }
+        if others:
+            of_them = Query(Memory, (OneOf("id", tuple(others)),), deleted="yes")
+            there = {id for (id,) in self._tenant.select(of_them, ("id",))}
+            there |= {draft.memory.id for draft, one in both if one is None}
+            others = {id: other for id, other in others.items() if id not in there}
+        for draft, links in zip(self._drafts, self._links, strict=True):
+            # The content of some kinds names the same memories.
+            draft.links = links if draft.memory.kind in DERIVING else _linked_to(links, others)
+
+    def _fresh(
+        self, known: Sequence[Memory | Draft | None], stands: Mapping[str, Memory], changed: Mapping[str, Memory]
+    ) -> list[Draft]:
+        """The new memories, as they are with what is said of them later in the call. What they replace is changed
+        first, if the call repeats it, too.
+        """
+        said_again = {id(one) for one in known if isinstance(one, Draft)}
+        fresh: list[Draft] = []
+        for draft, one in zip(self._drafts, known, strict=True):
+            if one is not None:
+                continue
+            old = draft.superseded
+            if id(draft) in said_again or (old is not None and old.id in changed):
+                memory = stands.get(draft.memory.id, draft.memory) if id(draft) in said_again else draft.memory
+                draft = replace(draft, memory=memory, superseded=old and changed.get(old.id, old))
+            fresh.append(draft)
+        return fresh
+
+    def _unchanged(
+        self,
+        repeated: Sequence[tuple[Draft, Memory | Draft]],
+        added: Sequence[Sequence[object]],
+        changed: Mapping[str, Memory],
+    ) -> list[Step]:
+        """What is added to a memory is evidence for what it says: nobody has revised it since."""
+        known = {
+            one.id: one.version
+            for (_, one), records in zip(repeated, added, strict=True)
+            if records and isinstance(one, Memory) and one.id not in changed
+        }
+        self._added_to = set(known)
+        by_version = sorted(known.items(), key=itemgetter(1))  # a store may ask for all of one version at once
+        return [Absent(Memory, (equal("id", id), Compare("version", "!=", version))) for id, version in by_version]
 
     def _indexed(self, fresh: Sequence[Draft]) -> tuple[list[Step], list[IndexingResult]]:
         these = tuple((draft.memory.id, draft.memory.scope) for draft in fresh)  # a repetition may widen the scope
@@ -189,63 +251,30 @@ class _Storing:
         return self._vectors[these]
 
 
-def id_of(known: Memory | Draft) -> str:
-    return _memory_of(known).id
-
-
-def _memory_of(known: Memory | Draft) -> Memory:
-    return known.memory if isinstance(known, Draft) else known
-
-
 def _is_merged(known: Memory | Draft, changed: Mapping[str, Memory]) -> bool:
     """Whether what was merged is written: several repetitions of one call may leave a memory as it was."""
     return isinstance(known, Draft) or known.id in changed
 
 
 def _may_have_replaced(drafts: Sequence[Draft]) -> bool:
-    return any(draft.superseded is not None and draft.memory.idempotency_key for draft in drafts)
-
-
-def _standing(draft: Draft, stands: Mapping[str, Memory], changed: Mapping[str, Memory]) -> Draft:
-    """A new memory as it is with what is said of it later in the call. What it replaces is first changed, if the call
-    repeats it, too.
-    """
-    memory, superseded = stands.get(draft.memory.id, draft.memory), draft.superseded
-    if superseded is not None:
-        superseded = changed.get(superseded.id, superseded)
-    if memory is draft.memory and superseded is draft.superseded:
-        return draft
-    return replace(draft, memory=memory, superseded=superseded)
+    return any(draft.request.supersedes is not None and draft.memory.idempotency_key for draft in drafts)
 
 
 def _linked_to(links: Sequence[Relationship], others: Mapping[str, str]) -> list[Relationship]:
-    """What is linked to a memory of this call is linked to the one that this turned out to be, once."""
+    """Each once, and none of a memory with itself."""
     if not any(link.target_id in others for link in links):
         return list(links)
     moved = [link.changed(target_id=others.get(link.target_id, link.target_id)) for link in links]
-    return list({(link.target_id, link.type): link for link in moved}.values())
-
-
-def _tries_worth(conflict: Conflict) -> int:
-    """Of many memories that others import too, somebody changes one between each look and the write. What is refused
-    for another reason is refused again: what it refers to is not there, or a key is taken that the caller cannot see.
-    """
-    return TRIES_AMONG_OTHERS if _is_of_others(conflict) else TRIES
-
-
-def _is_of_others(conflict: Conflict) -> bool:
-    """Whether others changed what this call repeats, or hung on it what this call brings, too."""
-    if isinstance(conflict, DuplicateKey):
-        return not {"id", "idempotency_key"} & set(conflict.details.get("fields", []))
-    return isinstance(conflict, VersionConflict)
+    return list({(link.target_id, link.type): link for link in moved if link.target_id != link.source_id}.values())
 
 
 def _refuse_replaced(tenant: Tenant, drafts: Sequence[Draft]) -> None:
     """A memory is replaced once. A trusted one is not yet: it waits for which of them is promoted."""
     replaced: set[str] = set()
-    for old in (draft.superseded for draft in drafts):
-        if old is None:
+    for draft in drafts:
+        if draft.request.supersedes is None:
             continue
+        old = draft.superseded = draft.superseded or load(tenant, Memory, draft.request.supersedes)
         refuse_replaced(tenant, old)
         if old.id in replaced and old.status not in TRUSTED:
             raise Conflict(
@@ -317,10 +346,10 @@ def _receipt(draft: Draft, indexed: IndexingResult, seq: int) -> Receipt:
     )
 
 
-def _explained(conflict: Conflict) -> Conflict:
+def _explained(conflict: Conflict, is_of_others: bool) -> Conflict:
     if isinstance(conflict, DuplicateKey) and "id" in conflict.details.get("fields", []):
         return DuplicateKey("there is a memory with that id already", remedy="revise it, or choose another id")
-    if _is_of_others(conflict):
+    if is_of_others:
         return VersionConflict(
             "others keep changing memories that this call repeats", remedy="try again, with fewer memories at once"
         )

@@ -20,10 +20,11 @@ from recollect.errors import (
 from recollect.ports.query import OneOf, Order, Query, equal
 from recollect.ports.steps import Step
 from recollect.services.memories.attachment_limits import refuse_more
-from recollect.services.memories.draft import Draft, Hanging, RememberRequest, citation_mark
+from recollect.services.memories.draft import Draft, Hanging, RememberRequest, citation_mark, memory_of
 from recollect.services.memories.embedded_records import embedded_memory
 from recollect.services.memories.embeddings import PassageVector, embeddings, reindex_steps
 from recollect.services.memories.revise import Receipt, current, kept_steps
+from recollect.services.memories.supersession import SUPERSEDES
 from recollect.services.tenant import Tenant
 
 
@@ -35,7 +36,8 @@ def already_known(tenant: Tenant, drafts: Sequence[Draft]) -> list[Memory | Draf
         m.idempotency_key: m for m in _find(tenant, Query(Memory, (OneOf("idempotency_key", keys),), deleted="yes"))
     }
     identities = tuple(d.memory.identity for d in drafts if d.request.is_merged())
-    by_identity = {m.identity: m for m in _find(tenant, Query(Memory, (OneOf("identity", identities), *current())))}
+    alike = Query(Memory, (OneOf("identity", identities), *current()), (Order("created_at"), Order("id")))
+    by_identity = {m.identity: m for m in _find(tenant, alike)}  # of several that were kept, the newest
     began_as = _first_hashes(tenant, by_key.values())
     earlier: dict[str, Memory | Draft] = {}  # what is stored for a key or an identity of this call
     for draft in drafts:
@@ -46,7 +48,7 @@ def already_known(tenant: Tenant, drafts: Sequence[Draft]) -> list[Memory | Draf
             _refuse_another(draft, found.id, began_as[found.id])
         elif key and key in earlier:
             found = earlier[key]
-            first = found.memory if isinstance(found, Draft) else found
+            first = memory_of(found)
             _refuse_another(draft, first.id, first.content_hash)
         elif draft.request.is_merged():
             found = earlier.get(memory.identity) or by_identity.get(memory.identity)
@@ -99,7 +101,7 @@ def merged_into(
     stands: dict[str, Memory] = {}
     changes: list[dict[str, Any]] = []
     for draft, known in repeated:
-        first = known.memory if isinstance(known, Draft) else known
+        first = memory_of(known)
         memory = stands.get(first.id, first)
         key = draft.memory.idempotency_key
         if memory.is_deleted or not draft.request.is_merged() or (key is not None and key == memory.idempotency_key):
@@ -153,24 +155,27 @@ def change_known(
     return changed, steps
 
 
-def added_to_known(tenant: Tenant, repeated: Sequence[tuple[Draft, Memory | Draft]]) -> list[list[Hanging | Embedding]]:
+def added_to_known(
+    tenant: Tenant, repeated: Sequence[tuple[Draft, Memory | Draft]], stands: Mapping[str, Memory]
+) -> list[list[Hanging | Embedding]]:
     """A duplicate is not stored twice, but its evidence, tags, links and vector are added to what is known, once."""
     added: list[list[Hanging | Embedding]] = []
     had: dict[str, set[str]] = {}
     held: dict[str, Counter[type[Hanging]]] = {}
     hanging, models = _hanging(tenant, repeated), _models(tenant, repeated)
     for draft, known in repeated:
-        memory = known.memory if isinstance(known, Draft) else known
+        memory = memory_of(known)
         stored = known.hangs_on_it() if isinstance(known, Draft) else hanging.get(known.id, [])
         marks = had.setdefault(memory.id, {_mark(record) for record in stored})
         brought = [] if memory.is_deleted else [_hung_on(one, memory.id) for one in draft.hangs_on_it()]
-        new = [one for one in brought if _mark(one) not in marks and not _is_to_itself(one)]
+        new = [one for one in brought if _mark(one) not in marks and not _is_in_vain(one)]
         counts = held.setdefault(memory.id, Counter(type(record) for record in stored))
         for kind, more in Counter(type(record) for record in new).items():
             refuse_more(kind, counts[kind], more)
             counts[kind] += more
         marks.update(map(_mark, new))
-        vectors = _new_vectors(draft, memory, models[memory.id]) if draft.given and not memory.is_deleted else []
+        now = stands.get(memory.id, memory)
+        vectors = _new_vectors(draft, now, models[memory.id]) if draft.given and not memory.is_deleted else []
         models.get(memory.id, set()).update(vector.model for vector in vectors)
         added.append([*new, *vectors])
     return added
@@ -224,8 +229,11 @@ def _hung_on(record: Hanging, memory_id: str) -> Hanging:
     return hung
 
 
-def _is_to_itself(record: Hanging) -> bool:
-    return isinstance(record, Relationship) and record.source_id == record.target_id
+def _is_in_vain(record: Hanging) -> bool:
+    """A link of a memory with itself; or that it replaces another, which it has not done when it was stored."""
+    if not isinstance(record, Relationship):
+        return False
+    return record.source_id == record.target_id or record.type == SUPERSEDES
 
 
 def _mark(record: Hanging) -> str:
