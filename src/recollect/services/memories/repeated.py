@@ -36,8 +36,9 @@ def already_known(tenant: Tenant, drafts: Sequence[Draft]) -> list[Memory | Draf
         m.idempotency_key: m for m in _find(tenant, Query(Memory, (OneOf("idempotency_key", keys),), deleted="yes"))
     }
     identities = tuple(d.memory.identity for d in drafts if d.request.is_merged())
-    alike = Query(Memory, (OneOf("identity", identities), *current()), (Order("created_at"), Order("id")))
-    by_identity = {m.identity: m for m in _find(tenant, alike)}  # of several that were kept, the newest
+    alike = _find(tenant, Query(Memory, (OneOf("identity", identities), *current()), any_order=True))
+    # Of several that were kept, the newest.
+    by_identity = {one.identity: one for one in sorted(alike, key=lambda one: (one.created_at, one.id))}
     began_as = _first_hashes(tenant, by_key.values())
     earlier: dict[str, Memory | Draft] = {}  # what is stored for a key or an identity of this call
     for draft in drafts:
