@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import recollect
+from every_store import EVERY_STORE
 from recollect.adapters.models.hash import HashEmbedder
 from recollect.domain.memory import Memory, Relationship
 from recollect.errors import Conflict, DuplicateKey, NotFound, ReferenceMissing, VersionConflict
@@ -319,10 +320,13 @@ def test_an_id_that_is_taken_is_said_to_be_taken(each: Any) -> None:
         each.remember_many([{"content": "milk", "id": "taken"}, {"content": "salt", "tags": ["white"]}])
 
 
+@pytest.mark.parametrize("kind", EVERY_STORE)
 @pytest.mark.parametrize("more", [[], [{"content": "milk"}]])
-def test_evidence_is_not_hung_on_other_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: list[Any]) -> None:
+def test_evidence_is_not_hung_on_other_words(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: list[Any]
+) -> None:
     """Somebody revises what a call repeats, just before it adds to that."""
-    with recollect.open(tmp_path / "s.db", embedder="none", background=False) as mem:
+    with recollect.open(EVERY_STORE[kind](tmp_path), embedder="none", background=False) as mem:
         known = mem.remember(**TEA).id
         said = {**TEA, "tags": ["drink"], "cites": ["user:ann"], "vector": [1.0, 0.0], "vector_model": "own"}
         # A single one is written before it is looked for.
