@@ -86,15 +86,18 @@ def writes() -> int:
 
 @pytest.mark.skipif(not COUNTED.exists(), reason="this system does not count the writes of a process")
 def test_a_commit_is_a_few_writes(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    counts = []
-    for compiled in (log_writes.compiled, None):
-        monkeypatch.setattr(log_writes, "compiled", compiled)
-        add(store, f"first {compiled}")
-        before = writes()
-        add(store, f"second {compiled}")
-        counts.append(writes() - before)
-    assert counts[0] <= 8
-    assert counts[1] >= 20
+    def fewest(what: str) -> int:
+        """Of several, since what other threads of this process write is counted, too."""
+        counts = []
+        for number in range(8):
+            before = writes()
+            add(store, f"{what} {number}")
+            counts.append(writes() - before)
+        return min(counts)
+
+    assert fewest("whole") <= 8
+    monkeypatch.setattr(log_writes, "compiled", None)
+    assert fewest("in pieces") >= 20
 
 
 @pytest.mark.parametrize("is_compiled", [True, False])
