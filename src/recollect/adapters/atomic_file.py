@@ -206,6 +206,12 @@ def identity(path: Path) -> tuple[int, int] | None:
     return there.st_dev, there.st_ino
 
 
+def is_named(handle: int, path: Path) -> bool:
+    """Whether an open file has this name still: it may have been deleted, or another put in its place."""
+    opened = os.fstat(handle)
+    return identity(path) == (opened.st_dev, opened.st_ino)
+
+
 def refuse_replaced(path: Path, opened: tuple[int, int] | None) -> None:
     """What is written to a file that was deleted or exchanged is written into nothing."""
     if identity(path) != opened:

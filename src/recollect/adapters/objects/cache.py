@@ -1,8 +1,9 @@
 """Local copies of remote content, for whoever needs a file: downloaded once, the least recently used deleted first.
 
-Several processes share the folder. A copy is downloaded under a temporary name and renamed when its hash is right. Who
-reads one holds a shared lock on it, and only a copy that nobody holds is deleted to make room. A single object may be
-larger than the whole cache: then it is there for as long as it is read, and goes next.
+Several processes share the folder. A copy is downloaded under a temporary name and gets its own when its hash is right,
+unless somebody was quicker. Who reads one holds a shared lock on it, and only a copy that nobody holds is deleted to
+make room. A single object may be larger than the whole cache: then it is there for as long as it is read, and goes
+next.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from recollect.adapters.atomic_file import held
+from recollect.adapters.atomic_file import held, is_named
 from recollect.adapters.objects.folder import cleared, made_folder
 from recollect.adapters.objects.hashing import CheckedFiles, Content, damaged
 from recollect.adapters.objects.names import folder_name
@@ -93,11 +94,12 @@ class ObjectCache:
         try:
             if fcntl is not None:
                 fcntl.flock(file, fcntl.LOCK_SH)
-            there, opened = os.stat(path), os.fstat(file.fileno())
-            if there.st_ino != opened.st_ino:
+            if not is_named(file.fileno(), path):
                 raise FileNotFoundError(path)
             self._checked.check(path, wanted.digest, wanted.content)
-            os.utime(path, ns=(time.time_ns(), there.st_mtime_ns))  # the access time orders what is deleted first
+            os.utime(
+                path, ns=(time.time_ns(), os.fstat(file.fileno()).st_mtime_ns)
+            )  # the access time orders what is deleted first
         except BaseException:
             file.close()
             raise
@@ -170,7 +172,7 @@ def _deleted_unheld(path: Path) -> bool:
         with open(path, "rb") as file:
             if fcntl is not None:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if os.stat(path).st_ino != os.fstat(file.fileno()).st_ino:
+                if not is_named(file.fileno(), path):
                     return False
             path.unlink()
     except OSError:  # held, or already deleted

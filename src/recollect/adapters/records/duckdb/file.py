@@ -23,6 +23,7 @@ from recollect.adapters.atomic_file import (
     atomic_path,
     clear_unfinished,
     identity,
+    is_named,
     refuse_replaced,
     sync_file,
 )
@@ -395,7 +396,7 @@ def _locked(path: Path) -> int:
         try:
             if fcntl is not None:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if lock_file(path).exists() and lock_file(path).stat().st_ino == os.fstat(descriptor).st_ino:
+            if is_named(descriptor, lock_file(path)):
                 os.ftruncate(descriptor, 0)
                 os.write(descriptor, str(os.getpid()).encode())
                 return descriptor

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import apsw
 
-from recollect.adapters.atomic_file import identity, locked, sync_file, sync_folder, unfinished
+from recollect.adapters.atomic_file import identity, is_named, locked, sync_file, sync_folder, unfinished
 from recollect.adapters.encryption.master_key import MasterKey
 from recollect.adapters.records.common.replaced_file import replace_wiping, take_logs_away, wipe_replaced
 from recollect.adapters.records.common.sql_compiler import quoted
@@ -139,7 +139,7 @@ def _changing(path: Path) -> Iterator[None]:
     handle = os.open(_mark(path), os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
     try:
         # Who found the mark of a killed process deletes it: then nobody would see ours.
-        if not locked(handle, wait=False) or not _is_named(handle, _mark(path)):
+        if not locked(handle, wait=False) or not is_named(handle, _mark(path)):
             raise StoreBusy(f"the key of '{path.name}' is being changed by another process", remedy="try again")
         if not os.fstat(handle).st_size:
             os.write(handle, str(identity(path)).encode())
@@ -172,8 +172,3 @@ def _open_mark(path: Path) -> int | None:
         return os.open(_mark(path), os.O_RDWR | getattr(os, "O_CLOEXEC", 0))
     except FileNotFoundError:
         return None
-
-
-def _is_named(handle: int, path: Path) -> bool:
-    there = os.fstat(handle)
-    return identity(path) == (there.st_dev, there.st_ino)

@@ -22,7 +22,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from recollect.adapters.atomic_file import locked
+from recollect.adapters.atomic_file import is_named, locked
 from recollect.adapters.records.sqlite.log_writes import Appended
 from recollect.adapters.records.sqlite.wal import (
     FRAMES_AT_ONCE,
@@ -204,7 +204,7 @@ class LogNotes:
             flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
             self._handle = os.open(self._file, flags, 0o600)
             locked(self._handle, wait=True)
-            if not _is_still(self._handle, self._file):  # who closed the store a moment ago took it along
+            if not is_named(self._handle, self._file):  # who closed the store a moment ago took it along
                 os.close(self._handle)
                 self._handle = None
         locked(self._handle, wait=True)
@@ -228,15 +228,6 @@ def _packed(noted: LogNote) -> bytes:
     fields = (noted.salts, noted.page_size, noted.frames, noted.seq, noted.lost_after, noted.lost_upto, noted.store)
     body = _HEADER.pack(_MAGIC, *fields, 0)[:-4]
     return body + struct.pack("<I", zlib.crc32(body))
-
-
-def _is_still(handle: int, path: Path) -> bool:
-    here = os.fstat(handle)
-    try:
-        there = os.stat(path)
-    except FileNotFoundError:
-        return False
-    return (here.st_dev, here.st_ino) == (there.st_dev, there.st_ino)
 
 
 def _read(handle: int, size: int) -> bytes:
